@@ -70,18 +70,21 @@ def adapt_to_chats(
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         adapted = adapt(arguments)  # the comparison says how many candidates there are
     test = adapted.pairs.get("test")
-    with _timed(seconds, "comparison"):
-        comparison = compare(str(arguments.initialize_from), output / "model", test)
-        print(format_comparison(comparison), end="\n\n")
     with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, adapted.pairs, adapted.choice, precision)
+        judge = Encoder.from_pretrained(str(arguments.initialize_from))
+        index, calibration = build_index(output, adapted.pairs, adapted.choice, precision, judge)
         examples = suggest_examples(index, test)
+    with _timed(seconds, "comparison"):
+        weight = calibration["message_weight"]
+        comparison = compare(str(arguments.initialize_from), output / "model", adapted.pairs, adapted.choice, weight)
+        print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     print(" · ".join(f"{step} {elapsed:.1f} s" for step, elapsed in seconds.items()), end="\n\n")
     print(_next_commands(output))
     results = {
         **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
+        "suggestions": comparison.suggestions,
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }
     update_results(output / "results.json", results)

@@ -1,66 +1,182 @@
-"""Response prediction of the adapted model and of other systems, on the same held-out messages."""
+"""The adapted model beside other systems, on the same held-out messages: how they rank replies, and what they suggest.
 
+Where a log is small, its held-out messages are those of cross-validation, each by the model and the known replies of
+the other folds, because the test split alone would say too little.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
-from trainer.adapt.ranking import FEWEST_REPLIES, build_queries, rank, score, summarize, thread_interval
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.reply_index import text_cosines
+from trainer.adapt.cross_validation import Choice
+from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
+from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, rival_suggestions, suggest_by_weight, token_f1
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.bootstrap import INTERVAL
 
 PEER = "all-MiniLM-L6-v2"
+ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared
+MOST = 2_000  # held-out messages, and known pairs, whose suggestions are compared
 METRIC = "p_at_1"
+OURS = {"replies": 0.0, "messages": np.inf}  # name -> weight of messages
 LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The parts of results.json for each system; those of the others have the difference of P@1 to the adapted one."""
+    """The parts of results.json.
+
+    Attributes:
+        adapted: response prediction of the adapted model.
+        baselines: that of the others, with the difference of P@1 to the adapted one.
+        suggestions: of each way to suggest: the share that is right, token F1, and the difference to ours.
+    """
 
     adapted: dict[str, Any]
     baselines: dict[str, dict[str, Any]]
+    suggestions: dict[str, dict[str, Any]]
 
 
-def compare(base: str, model: Path, pairs: Dataset | None) -> Comparison:
-    """Rank the replies of held-out pairs with each system: the model, its base, BM25, TF-IDF, and a peer if installed.
+@dataclass(frozen=True)
+class _Part:
+    """Held-out messages, and the pairs that are known where replies are suggested for them."""
 
-    Each of the others has `gain`, P@1 of the model minus its own, with a paired bootstrap interval over conversations.
+    known: Dataset
+    unknown: Dataset
+    threads: np.ndarray  # (unknown,)
+
+
+def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, weight: float) -> Comparison:
+    """Compare the adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
+
+    Each of the others has `gain`, P@1 of the model (or the share of right suggestions) minus its own, with a paired
+    bootstrap interval over conversations.
+
+    Args:
+        base: folder or Hub id of the base, which is also the judge of suggestions.
+        model: folder of the adapted model.
+        splits: the pairs.
+        choice: what cross-validation chose, if there is no dev split.
+        weight: that of the messages in the index of replies.
     """
-    if pairs is None or len(set(pairs["response"])) < FEWEST_REPLIES:
-        return Comparison({}, {})
-    queries = build_queries(pairs, thread_numbers(pairs))
-    encoders = {"base": base, **({PEER: PEER} if installed_copy(PEER) != PEER else {})}
-    adapted = rank(queries, score(load_encoder(str(model)), queries))
-    ranks = {name: rank(queries, score(load_encoder(source), queries)) for name, source in encoders.items()}
-    everything = np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
-    ranks |= {name: rank(queries, by(queries.inputs, queries.responses, everything)) for name, by in BASELINES.items()}
-    baselines = {}
-    for name, each in ranks.items():
-        gain = adapted.precision() - each.precision()
-        baselines[name] = summarize(each, "test", queries.threads) | {
-            "gain": float(gain.mean()),
-            f"gain{INTERVAL}": thread_interval(gain, queries.threads),
+    peers = {PEER: load_encoder(PEER)} if installed_copy(PEER) != PEER else {}
+    judge = Encoder.from_pretrained(base)
+    if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
+        return _compare_folds(choice, splits["train"], peers, judge, weight)
+    test = splits.get("test")
+    if test is None or len(set(test["response"])) < FEWEST_REPLIES:
+        return Comparison({}, {}, {})
+    encoder, threads = Encoder.from_pretrained(str(model)), thread_numbers(test)
+    queries = build_queries(test, threads)
+    ranks = {"base": rank(queries, score(judge, queries)), **_rank_others([queries], peers)}
+    rankings = _summarize_ranks(rank(queries, score(encoder, queries)), ranks, "test", queries.threads)
+    rows = np.sort(np.random.default_rng(0).permutation(len(test))[:MOST])
+    known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
+    part = _Part(splits["train"].select(known), test.select(rows), threads[rows])
+    index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
+    ours = suggest_by_weight(index, part.unknown, judge, [weight, *OURS.values()])
+    return Comparison(*rankings, _summarize_suggestions(ours, weight, [part], peers | {"base": judge}, judge))
+
+
+def _compare_folds(
+    choice: Choice, pairs: Dataset, peers: dict[str, SentenceEncoder], judge: Encoder, weight: float
+) -> Comparison:
+    threads, everything = thread_numbers(pairs), np.arange(len(pairs))
+    parts = [
+        _Part(pairs.select(np.setdiff1d(everything, rows)), pairs.select(rows), threads[rows])
+        for rows in choice.held_out
+    ]
+    queries = [build_queries(part.unknown, part.threads) for part in parts]
+    ranks = {"base": choice.gain.base, **_rank_others(queries, peers)}
+    rankings = _summarize_ranks(choice.gain.adapted, ranks, "cross-validation", choice.gain.threads)
+    suggestions = _summarize_suggestions(choice.suggested, weight, parts, peers | {"base": judge}, judge)
+    return Comparison(*rankings, suggestions)
+
+
+def _rank_others(parts: Sequence[Queries], peers: dict[str, SentenceEncoder]) -> dict[str, Ranks]:
+    systems = {name: [rank(queries, score(encoder, queries)) for queries in parts] for name, encoder in peers.items()}
+    for name, baseline in BASELINES.items():
+        systems[name] = []
+        for queries in parts:
+            everything = np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
+            systems[name].append(rank(queries, baseline(queries.inputs, queries.responses, everything)))
+    return {name: Ranks.join(each) for name, each in systems.items()}
+
+
+def _summarize_ranks(
+    adapted: Ranks, others: dict[str, Ranks], split: str, threads: np.ndarray
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    baselines = {
+        name: summarize(each, split, threads) | _gain(adapted.precision() - each.precision(), threads)
+        for name, each in others.items()
+    }
+    return summarize(adapted, split, threads), baselines
+
+
+def _summarize_suggestions(
+    ours: dict[float, Suggested],
+    weight: float,
+    parts: Sequence[_Part],
+    encoders: dict[str, SentenceEncoder],
+    judge: Encoder,
+) -> dict[str, dict[str, Any]]:
+    """Of each way to suggest; the first one is that of the index."""
+    others = [rival_suggestions(encoders, part.known, part.unknown) for part in parts]
+    texts = {"adapted": ours[weight].texts} | {f"adapted, {name}": ours[each].texts for name, each in OURS.items()}
+    texts |= {name: [text for each in others for text in each[name]] for name in others[0]}
+    threads = np.concatenate([part.threads for part in parts])
+    real = [text for part in parts for text in part.unknown["response"]]
+    right = {name: text_cosines(judge, each, real) >= RIGHT_COSINE for name, each in texts.items()}
+    return {
+        name: {
+            "right": float(right[name].mean()),
+            f"right{INTERVAL}": thread_interval(right[name].astype(float), threads),
+            "token_f1": float(token_f1(each, real).mean()),
+            **_gain(right["adapted"].astype(float) - right[name], threads),
         }
-    return Comparison(summarize(adapted, "test", queries.threads), baselines)
+        for name, each in texts.items()
+    }
+
+
+def _gain(differences: np.ndarray, threads: np.ndarray) -> dict[str, Any]:
+    return {"gain": float(differences.mean()), f"gain{INTERVAL}": thread_interval(differences, threads)}
 
 
 def format_comparison(comparison: Comparison) -> str:
-    """A table with a row for each system."""
+    """A table of how systems rank replies, and one of what they suggest."""
     adapted = comparison.adapted
     if not adapted:
         return "no comparison: no conversation was held out; add more logs"
     lines = [
-        f"P@1 of {adapted['queries']:,} held-out messages, each with {adapted['candidates']} candidate replies",
-        f"  {'':<18} {'P@1':>6}  {'95% interval':<16} adapted minus this",
-        f"  {'adapted':<18} {_value(adapted, METRIC)}",
+        f"P@1: how often the real reply ranks first among {adapted['candidates']}, for {adapted['queries']:,} held-out "
+        f"messages ({adapted['split']})",
+        f"  {'':<27} {'P@1':>6}  {'95% interval':<16} adapted minus this",
+        f"  {'adapted':<27} {_value(adapted, METRIC)}",
     ]
     for name, scores in comparison.baselines.items():
-        lines.append(f"  {LABELS.get(name, name):<18} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
+        lines.append(f"  {LABELS.get(name, name):<27} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
+    lines += [
+        "",
+        "right: how often the best suggestion of the known replies answers to the same effect as the real reply",
+        "(cosine of .6 by the base); token F1: the words that both share. By replies: the reply that fits the message",
+        "best; by messages: the reply to the most similar known message; the index of the adapted model uses both.",
+        f"  {'':<27} {'right':>6}  {'95% interval':<16} {'F1':>5}  adapted minus this (right)",
+    ]
+    for name, scores in comparison.suggestions.items():
+        system, _, way = name.partition(", ")
+        label = LABELS.get(system, system) + (f", by {way}" if way else "")
+        gain = "" if name == "adapted" else _value(scores, "gain", "+")
+        lines.append(f"  {label:<27} {_value(scores, 'right')} {scores['token_f1']:5.3f}  {gain}".rstrip())
     return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """Choosing by cross-validation: a few thousand pairs are too few for a dev split."""
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,10 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.ranking import CANDIDATES, FEWEST_REPLIES, Ranks, build_queries
+from trainer.adapt.ranking import FEWEST_REPLIES, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
+from trainer.adapt.suggestions import WEIGHTS, Suggested, choose_weight, suggest_by_weight
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
 from trainer.tasks import Task
@@ -36,15 +38,18 @@ class Choice:
         start: where the final training starts.
         point: what it ends at; None is the base.
         gain: the gain of this procedure, on messages that did not choose.
-        scores, are_right: (pairs,) the best suggestion for the message of each held-out pair, by the model and the
-            index of the other folds; see `ReplyIndex.score_pairs`.
+        held_out: the rows of each fold.
+        suggested: by the weight of messages, the suggestions for the messages of all folds, each by the model and the
+            index of the other folds.
+        weight: the best of these weights.
     """
 
     start: Start
     point: Point | None
     gain: Gain
-    scores: np.ndarray
-    are_right: np.ndarray
+    held_out: list[np.ndarray]
+    suggested: dict[float, Suggested]
+    weight: float
 
 
 class CrossValidation:
@@ -85,6 +90,7 @@ class CrossValidation:
     def run(self) -> Choice:
         """Choose a point, measure the gain of choosing, and score suggestions; the model is at the start afterwards."""
         base, base_share = Interpolation(self._model), self._model.config.lexical_share
+        judge = Encoder(copy.deepcopy(self._model), self._tokenizer)  # the base, whatever is trained
         parts = []
         for rows in tqdm(self._held_out, "cross-validation", unit="fold", leave=False):
             parts.append(self._measure(rows))
@@ -94,10 +100,11 @@ class CrossValidation:
             point = None
         outcomes = []
         for rows in tqdm(self._held_out, "suggestions", unit="fold", leave=False):
-            outcomes.append(self._suggest(rows, point))
+            outcomes.append(self._suggest(rows, point, judge))
             self._restore(base, base_share)
-        scores, are_right = map(np.concatenate, zip(*outcomes, strict=True))
-        return Choice(self._start(np.arange(len(self._pairs))), point, gain, scores, are_right)
+        suggested = {weight: Suggested.join([each[weight] for each in outcomes]) for weight in outcomes[0]}
+        start = self._start(np.arange(len(self._pairs)))
+        return Choice(start, point, gain, self._held_out, suggested, choose_weight(suggested))
 
     def _restore(self, base: Interpolation, share: float) -> None:
         base.apply(self._model, 0.0)
@@ -130,8 +137,8 @@ class CrossValidation:
             start.weights.evaluate(self._model, functools.partial(measure, step))
         return Measured(queries.threads, base, points)
 
-    def _suggest(self, held_out: np.ndarray, point: Point | None) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of the best suggestions for held-out messages, from an index of the other rows' replies."""
+    def _suggest(self, held_out: np.ndarray, point: Point | None, judge: Encoder) -> dict[float, Suggested]:
+        """The best suggestions for held-out messages, from an index of the other rows' replies, by weight."""
         others = self._others(held_out)
         if point:
             start = self._start(others)
@@ -142,7 +149,7 @@ class CrossValidation:
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
         index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
-        result = index.score_pairs(unknown["input"][:], unknown["response"][:], CANDIDATES)
+        result = suggest_by_weight(index, unknown, judge, (*WEIGHTS, np.inf))
         self._model.train(was_training)
         return result
 

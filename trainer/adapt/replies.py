@@ -10,25 +10,34 @@ from datasets import Dataset, DatasetDict
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds
+from modeling_convsim.suggestion.calibration import tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import CANDIDATES
+from trainer.adapt.suggestions import Suggested, choose_weight, suggest_by_weight
 
+MOST_CALIBRATED = 5_000  # held-out messages
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters
 
 
 def build_index(
-    folder: Path, splits: DatasetDict, choice: Choice | None, precision: float
+    folder: Path, splits: DatasetDict, choice: Choice | None, precision: float, judge: Encoder
 ) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
-    The threshold is chosen for the required precision on dev, or on the held-out folds of cross-validation, and
-    measured on test.
+    The weight of messages, and the threshold for the required precision, are chosen on dev, or on the held-out folds of
+    cross-validation; the threshold is measured on test.
+
+    Args:
+        folder: that of the run.
+        splits: the pairs.
+        choice: what cross-validation chose, if there is no dev split.
+        precision: the required one.
+        judge: the base, which compares suggestions with real replies.
 
     Returns:
         The index, and its calibration: "pairs", "table" of threshold, precision and coverage, "min_precision",
-        "threshold" or "no_threshold" (why), and "test": the suggestions for the test messages that reach the threshold.
+        "message_weight", "threshold" or "no_threshold" (why), and "test": the suggestions for the test messages that
+        reach the threshold.
 
     Raises:
         InputError: the folder holds something else.
@@ -37,33 +46,45 @@ def build_index(
     try:
         encoder = Encoder.from_pretrained(str(folder / "model"))
         index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:])
-        calibration = _calibrate(index, splits, choice, precision)
+        suggested = choice.suggested if choice else suggest_by_weight(index, _sample(splits["validation"]), judge)
+        weight = choice.weight if choice else choose_weight(suggested)
+        if weight:
+            index.message_weight = weight
+        else:
+            index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:], message_weight=0)
+        calibration = {"measured_by": "cross-validation" if choice else "dev", "message_weight": weight}
+        calibration |= _calibrate(index, suggested[weight], splits.get("test"), precision, judge)
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error
     return index, calibration
 
 
-def _calibrate(index: ReplyIndex, splits: DatasetDict, choice: Choice | None, precision: float) -> dict[str, Any]:
-    scores, are_right = (choice.scores, choice.are_right) if choice else _score(index, splits["validation"])
+def _sample(pairs: Dataset) -> Dataset:
+    rows = np.random.default_rng(0).permutation(len(pairs))[:MOST_CALIBRATED]
+    return pairs.select(np.sort(rows))
+
+
+def _calibrate(
+    index: ReplyIndex, suggested: Suggested, test: Dataset | None, precision: float, judge: Encoder
+) -> dict[str, Any]:
+    scores, are_right = suggested.scores, suggested.are_right
     result: dict[str, Any] = {
         "pairs": len(scores),
-        "measured_by": "cross-validation" if choice else "dev",
         "min_precision": precision,
         "table": list(map(asdict, tabulate_thresholds(scores, are_right))),
     }
     try:
-        index.calibration = choose_threshold(scores, are_right, precision, CANDIDATES)
+        calibration = index.set_threshold(scores, are_right, precision)
     except ValueError as error:
         return result | {"no_threshold": str(error)}
-    result |= {"threshold": index.calibration.threshold, "coverage": index.calibration.coverage}
-    if "test" in splits:
-        result["test"] = _measure(*_score(index, splits["test"]), index.calibration.threshold)
+    result |= {"threshold": calibration.threshold, "coverage": calibration.coverage}
+    if test is not None:
+        pairs = _sample(test)
+        result["test"] = _measure(
+            *index.score_pairs(pairs["input"][:], pairs["response"][:], judge), calibration.threshold
+        )
     return result
-
-
-def _score(index: ReplyIndex, pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    return index.score_pairs(pairs["input"][:], pairs["response"][:], CANDIDATES)
 
 
 def _measure(scores: np.ndarray, are_right: np.ndarray, threshold: float) -> dict[str, int]:
@@ -78,14 +99,14 @@ def _measure(scores: np.ndarray, are_right: np.ndarray, threshold: float) -> dic
 def format_calibration(calibration: dict[str, Any]) -> str:
     """A table of precision against coverage, the threshold of the index, and what it gives on test."""
     lines = [
-        f"best suggestion by threshold, for {calibration['pairs']:,} held-out messages ({calibration['measured_by']}): "
-        f"the true reply among {CANDIDATES - 1} others",
+        f"best suggestion by threshold, for {calibration['pairs']:,} held-out messages ({calibration['measured_by']}), "
+        "right if it answers to the same effect as the real reply",
         f"  {'threshold':>9}  {'precision':>9}  {'coverage':>8}",
     ]
     for row in calibration["table"]:
         lines.append(f"  {row['threshold']:>9.3f}  {row['precision']:>9.1%}  {row['coverage']:>8.1%}")
     if "no_threshold" in calibration:
-        return "\n".join([*lines, f"the index has no threshold: {calibration['no_threshold']}"])
+        return "\n".join([*lines, f"nothing is suggested unless asked: {calibration['no_threshold']}"])
     lines.append(
         f"the threshold of the index is {calibration['threshold']:.3f}: a precision of "
         f"{calibration['min_precision']:.0%} or more with 90% confidence, for {calibration['coverage']:.1%} of messages"
@@ -108,16 +129,17 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
     rows = np.random.default_rng(0).permutation(len(short))[:EXAMPLES]
     examples = []
     for message, reply in (short[row] for row in rows):
-        best = index.suggest(message, k=1, threshold=-np.inf)[0]
-        examples.append(
-            {
-                "message": message,
-                "suggestion": best.text,
-                "score": best.score,
-                "in_reply_to": best.question,
-                "reply": reply,
-            }
-        )
+        best = next(iter(index.suggest(message, k=1, threshold=-np.inf)), None)
+        if best:
+            examples.append(
+                {
+                    "message": message,
+                    "suggestion": best.text,
+                    "score": best.score,
+                    "in_reply_to": best.question,
+                    "reply": reply,
+                }
+            )
     return examples
 
 

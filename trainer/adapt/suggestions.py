@@ -1,0 +1,99 @@
+"""What an index of known replies suggests for held-out messages, beside what others would suggest from the same log."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from datasets import Dataset
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.deduplication import canonical_form
+from modeling_convsim.suggestion.reply_index import RIGHT_COSINE, text_cosines
+from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.baselines import BASELINES
+
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # of the messages that replies answered: see `ReplyIndex`
+ALONE = 1e4  # a weight with which the replies' own scores do not matter
+
+
+@dataclass(frozen=True)
+class Suggested:
+    """The best suggestion for each held-out message.
+
+    Attributes:
+        texts: the suggestions; "" for none.
+        scores: (messages,), their scores.
+        cosines: (messages,), those of suggestion and real reply: see `text_cosines`.
+    """
+
+    texts: list[str]
+    scores: np.ndarray
+    cosines: np.ndarray
+
+    @property
+    def are_right(self) -> np.ndarray:
+        """(messages,): whether the suggestion answers to the same effect as the real reply."""
+        return self.cosines >= RIGHT_COSINE
+
+    @classmethod
+    def join(cls, parts: Sequence["Suggested"]) -> "Suggested":
+        """The suggestions for the messages of several parts."""
+        scores, cosines = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "cosines"))
+        return cls([text for part in parts for text in part.texts], scores, cosines)
+
+
+def suggest_by_weight(
+    index: ReplyIndex, pairs: Dataset, judge: Encoder, weights: Sequence[float] = WEIGHTS
+) -> dict[float, Suggested]:
+    """The suggestions of an index for the messages of held-out pairs by the weight of messages; its own one stays.
+
+    An infinite weight is that of the messages alone.
+    """
+    own, suggested = index.message_weight, {}
+    for weight in weights:
+        index.message_weight = ALONE if weight == np.inf else weight
+        texts, scores = index.best_suggestions(pairs["input"][:])
+        suggested[weight] = Suggested(texts, scores, text_cosines(judge, texts, pairs["response"][:]))
+    index.message_weight = own
+    return suggested
+
+
+def choose_weight(suggested: Mapping[float, Suggested]) -> float:
+    """The weight whose suggestions are most like the real replies; of equal ones, the lowest."""
+    return max(WEIGHTS, key=lambda weight: suggested[weight].cosines.mean())
+
+
+def rival_suggestions(
+    encoders: Mapping[str, SentenceEncoder], known: Dataset, unknown: Dataset
+) -> dict[str, list[str]]:
+    """The suggestions of others, by the name of the system and of what it compares the message with.
+
+    "replies": the reply that scores highest for the message; "messages": the reply to the most similar known message.
+    """
+    messages, inputs, replies = unknown["input"][:], known["input"][:], known["response"][:]
+    scores = {}
+    for name, encoder in encoders.items():
+        queries = encoder.encode(messages, side="query")
+        scores[f"{name}, replies"] = queries @ encoder.encode(replies, side="response").T
+        scores[f"{name}, messages"] = encoder.encode(messages, side="input") @ encoder.encode(inputs, side="input").T
+    everything = np.broadcast_to(np.arange(len(replies)), (len(messages), len(replies)))
+    for name, baseline in BASELINES.items():
+        scores[f"{name}, replies"] = baseline(messages, replies, everything)
+        scores[f"{name}, messages"] = baseline(messages, inputs, everything)
+    own = [canonical_form(reply) for reply in replies]
+    is_itself = np.array([[reply == canonical_form(message) for reply in own] for message in messages])
+    return {
+        name: [replies[row] for row in np.where(is_itself, -np.inf, each).argmax(axis=1)]
+        for name, each in scores.items()
+    }
+
+
+def token_f1(texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """(texts,): the F1 of the words of each text as a prediction of those of the other one, with repetitions."""
+    values = []
+    for text, other in zip(texts, others, strict=True):
+        first, second = (Counter(canonical_form(each).split()) for each in (text, other))
+        values.append(2 * (first & second).total() / max(first.total() + second.total(), 1))
+    return np.array(values)
