@@ -54,7 +54,7 @@ def build_parser() -> ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("accelerate", "bm25s", "datasets", "httpx", "sentence_transformers"):
+    for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
 
     def execute() -> int:

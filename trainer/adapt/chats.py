@@ -134,6 +134,7 @@ def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
     index = ReplyIndex.build(Encoder.from_pretrained(base), pairs["response"][:], questions=pairs["input"][:])
+    index.no_threshold = f"{len(pairs)} pairs are too few for a threshold"
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
     more = math.ceil((FEWEST_PAIRS - written) / (written / threads))

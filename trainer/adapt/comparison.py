@@ -160,23 +160,23 @@ def format_comparison(comparison: Comparison) -> str:
     lines = [
         f"P@1: how often the real reply ranks first among {adapted['candidates']}, for {adapted['queries']:,} held-out "
         f"messages ({adapted['split']})",
-        f"  {'':<27} {'P@1':>6}  {'95% interval':<16} adapted minus this",
-        f"  {'adapted':<27} {_value(adapted, METRIC)}",
+        f"  {'':<30} {'P@1':>6}  {'95% interval':<16} adapted minus this",
+        f"  {'adapted':<30} {_value(adapted, METRIC)}",
     ]
     for name, scores in comparison.baselines.items():
-        lines.append(f"  {LABELS.get(name, name):<27} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
+        lines.append(f"  {LABELS.get(name, name):<30} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
     lines += [
         "",
         "right: how often the best suggestion of the known replies answers to the same effect as the real reply",
         "(cosine of .6 by the base); token F1: the words that both share. By replies: the reply that fits the message",
         "best; by messages: the reply to the most similar known message; the index of the adapted model uses both.",
-        f"  {'':<27} {'right':>6}  {'95% interval':<16} {'F1':>5}  adapted minus this (right)",
+        f"  {'':<30} {'right':>6}  {'95% interval':<16} {'F1':>5}  adapted minus this (right)",
     ]
     for name, scores in comparison.suggestions.items():
         system, _, way = name.partition(", ")
         label = LABELS.get(system, system) + (f", by {way}" if way else "")
         gain = "" if name == "adapted" else _value(scores, "gain", "+")
-        lines.append(f"  {label:<27} {_value(scores, 'right')} {scores['token_f1']:5.3f}  {gain}".rstrip())
+        lines.append(f"  {label:<30} {_value(scores, 'right')} {scores['token_f1']:5.3f}  {gain}".rstrip())
     return "\n".join(lines)
 
 

@@ -1,6 +1,8 @@
 """Word-overlap baselines, which rank the same candidates as the encoders: BM25 and TF-IDF."""
 
+import logging
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -19,9 +21,7 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
     Returns:
         Scores (queries, k), float32, 0 if no word is shared.
     """
-    import bm25s
-
-    index = bm25s.BM25()
+    index = _import_bm25s().BM25()
     index.index(_words(documents), show_progress=False)
     scores = np.zeros(candidates.shape, dtype=np.float32)
     for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False)):
@@ -44,11 +44,16 @@ def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: n
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
-    import bm25s
-
-    return bm25s.tokenize(
+    return _import_bm25s().tokenize(
         list(texts), token_pattern=TOKEN_PATTERN, stopwords=None, return_ids=False, show_progress=False
     )
+
+
+def _import_bm25s() -> Any:
+    import bm25s
+
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # the import turns its debug messages on
+    return bm25s
 
 
 BASELINES = {"bm25": bm25_scores, "tfidf": tfidf_scores}

@@ -55,7 +55,8 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     adapted, baselines = results["response_prediction"], results["baselines"]
     assert {"base", "bm25", "tfidf"} <= baselines.keys()
     for baseline in (*(each["response_prediction"] for each in baselines.values()), adapted):
-        assert baseline["queries"] == pairs["test"] and baseline["candidates"] == adapted["candidates"]
+        assert baseline["queries"] == pairs["train"] + pairs.get("validation", 0)  # the test split is small
+        assert baseline["candidates"] == adapted["candidates"] and baseline["split"] == "cross-validation"
         assert f"{baseline['p_at_1']:.3f}" in printed
 
     # fewer than 4,000 pairs are cross-validated: each is a query once
@@ -64,6 +65,8 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
 
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
     assert chosen["lexical_share"] == index.encoder.model.config.lexical_share
+    assert {"adapted", "adapted, replies", "bm25, messages"} <= results["suggestions"].keys()
+    assert f"{results['suggestions']['bm25, messages']['right']:.3f}" in printed
     held_out = {example["reply"] for example in results["chats"]["examples"]}
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:

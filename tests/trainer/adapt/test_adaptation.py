@@ -104,7 +104,7 @@ def test_cross_validation_has_chosen_and_decided(tiny_tokenizer, point, adapted,
     adaptation = adaptation_of(model, tiny_tokenizer)
     gain = Gain(np.arange(40), ranks(2), ranks(adapted))
     chosen = point if gain.exceeds(TO_KEEP) else None  # as `CrossValidation.run` does
-    adaptation.choice = Choice(adaptation._start, chosen, gain, np.zeros(0), np.zeros(0, bool))
+    adaptation.choice = Choice(adaptation._start, chosen, gain, [], {}, 0.0)
     assert adaptation.evaluate(SimpleNamespace(model=model), 9) == {}
     part = adaptation.finish(None, SimpleNamespace(model=model), Progress(best_step=9))["adaptation"]
     share = point.share if change and point else 0.1

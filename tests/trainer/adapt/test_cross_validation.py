@@ -17,6 +17,7 @@ from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
+from trainer.adapt.suggestions import WEIGHTS, Suggested
 from trainer.command_line import build_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.training.context import RunContext
@@ -102,13 +103,18 @@ def validate(monkeypatch) -> Callable[..., Any]:
                 known = set(questions)
                 weights = (model.weight.item(), model.config.lexical_share)
 
-                def score_pairs(inputs: list[str], expected: list[str], candidates: int) -> Any:
-                    assert candidates == 100 and not known & set(inputs)
-                    assert known | set(inputs) == set(pairs["input"]) and len(expected) == len(inputs)
-                    suggesting.append(weights)
-                    return np.array(list(map(float, inputs))), np.array([int(text) % 2 == 0 for text in inputs])
+                return SimpleNamespace(known=known, weights=weights)
 
-                return SimpleNamespace(score_pairs=score_pairs)
+        def suggest(index: Any, some: Dataset, judge: str, weights: Any) -> dict[float, Suggested]:
+            inputs = some["input"][:]
+            assert not index.known & set(inputs) and index.known | set(inputs) == set(pairs["input"])
+            assert judge == 7 and weights == (*WEIGHTS, np.inf)  # the base, which is not trained
+            suggesting.append(index.weights)
+            cosines = np.array([int(text) % 2 for text in inputs], float)
+            return {
+                weight: Suggested(inputs, np.array(list(map(float, inputs))), cosines - abs(weight - 1))
+                for weight in weights
+            }
 
         numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
         monkeypatch.setattr(module, "build_queries", queries_of)
@@ -117,7 +123,8 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "prepare_start", prepare)
         monkeypatch.setattr(module, "TrainingLoop", Loop)
         monkeypatch.setattr(module, "TrainableModel", lambda model, *_: model)
-        monkeypatch.setattr(module, "Encoder", lambda *_: None)
+        monkeypatch.setattr(module, "Encoder", lambda model, _: model.weight.item())
+        monkeypatch.setattr(module, "suggest_by_weight", suggest)
         monkeypatch.setattr(module, "_FoldEncoder", lambda *_: None)
         monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
@@ -150,7 +157,10 @@ def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_cho
     assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 3
     assert suggesting == [(11.5, 0.0)] * 3
     rows = [int(text) for text in chain(*held_out)]
-    assert choice.scores.tolist() == rows and choice.are_right.tolist() == [row % 2 == 0 for row in rows]
+    assert choice.weight == 1 and {text for fold in choice.held_out for text in fold} == set(rows)
+    for weight, each in choice.suggested.items():
+        assert each.scores.tolist() == rows and each.texts == list(map(str, rows))
+        assert each.cosines.tolist() == [row % 2 - abs(weight - 1) for row in rows]
     assert model.weight.item() == 7  # the start
 
 

@@ -9,9 +9,11 @@ from datasets import Dataset, DatasetDict
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from tests.modeling_convsim.suggestion.test_suggestion import make_texts
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.replies import _calibrate, build_index, format_calibration, format_examples, suggest_examples
+from trainer.adapt.suggestions import WEIGHTS, Suggested, choose_weight, suggest_by_weight
 
 
 def make_pairs(count: int, name: str = "") -> Dataset:
@@ -22,48 +24,42 @@ def make_pairs(count: int, name: str = "") -> Dataset:
 
 
 class Index:
-    """An index whose best candidates are right at the given ranks."""
+    """An index whose best suggestions for test messages are right at the given ranks."""
 
+    set_threshold = ReplyIndex.set_threshold
     calibration: Any = None
 
     def __init__(self, are_right: list[bool]) -> None:
         self.are_right, self.asked = are_right, []
 
-    def score_pairs(self, inputs: list[str], replies: list[str], candidates: int) -> tuple[np.ndarray, np.ndarray]:
-        assert candidates == 100 and len(inputs) == len(replies)
+    def score_pairs(self, inputs: list[str], replies: list[str], judge: str) -> tuple[np.ndarray, np.ndarray]:
+        assert judge == "judge" and len(inputs) == len(replies)
         self.asked.append(inputs)
         return np.linspace(1, 0, len(self.are_right)), np.array(self.are_right)
 
 
-def choice_of(are_right: list[bool]) -> Choice:
-    scores = np.linspace(1, 0, len(are_right))
-    return Choice(None, None, None, scores, np.array(are_right))  # type: ignore[arg-type]
+def suggested(are_right: list[bool]) -> Suggested:
+    cosines = np.where(are_right, 0.61, 0.59)
+    return Suggested([""] * len(are_right), np.linspace(1, 0, len(are_right)), cosines)
 
 
-def test_the_threshold_is_chosen_on_dev_and_measured_on_test():
-    index = Index([True] * 40 + [False] * 40)
-    splits = DatasetDict(validation=make_pairs(80, "dev"), test=make_pairs(80, "test"))
-    result = _calibrate(index, splits, None, 0.8)
-    assert index.asked == [splits["validation"]["input"][:], splits["test"]["input"][:]]
-    assert (result["pairs"], result["measured_by"], result["min_precision"]) == (80, "dev", 0.8)
-    assert index.calibration.threshold == result["threshold"] and index.calibration.candidates == 100
+def choice_of(are_right: list[bool], weight: float = 0.5) -> Choice:
+    by_weight = {each: suggested(are_right if each == weight else [False] * len(are_right)) for each in WEIGHTS}
+    return Choice(None, None, None, [], by_weight, weight)  # type: ignore[arg-type]
+
+
+def test_the_threshold_is_chosen_on_held_out_messages_and_measured_on_test():
+    index, test = Index([True] * 40 + [False] * 40), make_pairs(80, "test")
+    result = _calibrate(index, suggested([True] * 40 + [False] * 40), test, 0.8, "judge")
+    assert index.asked == [test["input"][:]] and (result["pairs"], result["min_precision"]) == (80, 0.8)
+    assert index.calibration.threshold == result["threshold"]
     reached = np.linspace(1, 0, 80) >= result["threshold"]
     assert result["test"] == {"messages": 80, "suggestions": reached.sum(), "right": 40} and 40 < reached.sum() < 50
-    text = format_calibration(result)
-    assert "for 80 held-out messages (dev): the true reply among 99 others" in text
+    text = format_calibration(result | {"measured_by": "dev"})
+    assert "for 80 held-out messages (dev), right if it answers to the same effect as the real reply" in text
     assert "a precision of 80% or more with 90% confidence" in text
     assert text.endswith(f"did not choose it: {reached.sum()} suggestions, 40 right ({40 / reached.sum():.0%})")
-
-
-def test_cross_validated_pairs_choose_the_threshold_on_the_held_out_folds_and_never_on_test():
-    index = Index([False] * 30)
-    splits = DatasetDict(test=make_pairs(30, "test"))
-    result = _calibrate(index, splits, choice_of([True] * 50 + [False] * 50), 0.8)
-    assert index.asked == [splits["test"]["input"][:]] and result["measured_by"] == "cross-validation"
-    assert result["pairs"] == 100 and index.calibration.precision > 0.8
-    reached = int((np.linspace(1, 0, 30) >= result["threshold"]).sum())
-    assert result["test"] == {"messages": 30, "suggestions": reached, "right": 0}
-    assert "test" not in _calibrate(index, DatasetDict(), choice_of([True] * 50), 0.8)
+    assert "test" not in _calibrate(index, suggested([True] * 50), None, 0.8, "judge")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +71,9 @@ def test_cross_validated_pairs_choose_the_threshold_on_the_held_out_folds_and_ne
 )
 def test_an_index_without_a_certain_threshold_has_none_and_says_why(right, message):
     index = Index([])
-    result = _calibrate(index, DatasetDict(test=make_pairs(5)), choice_of(right), 0.8)
+    result = _calibrate(index, suggested(right), make_pairs(5), 0.8, "judge")
     assert index.calibration is None and message in result["no_threshold"] and not result.keys() & {"threshold", "test"}
-    assert message in format_calibration(result).splitlines()[-1]
+    assert message in format_calibration(result | {"measured_by": "dev"}).splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -88,16 +84,32 @@ def folder(tmp_path_factory, tiny_tokenizer):
     return path
 
 
-@pytest.mark.parametrize("has_threshold", [True, False])
-def test_the_index_holds_the_replies_of_the_training_split(folder, has_threshold):
+@pytest.mark.parametrize(("has_threshold", "weight"), [(True, 0.5), (False, 0.5), (True, 0.0)])
+def test_the_index_holds_the_replies_of_the_training_split(folder, has_threshold, weight):
     splits = DatasetDict(train=make_pairs(6), test=make_pairs(24, "h"))
-    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40), 0.8)
+    judge = Encoder.from_pretrained(folder / "model")
+    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40, weight), 0.8, judge)
     assert ("threshold" in calibration) is has_threshold
-    saved = ReplyIndex.load(folder / "replies", Encoder.from_pretrained(folder / "model"))
-    for each in (index, saved):
+    assert (calibration["measured_by"], calibration["message_weight"]) == ("cross-validation", weight)
+    for each in (index, ReplyIndex.load(folder / "replies", judge)):
         assert each.replies.texts == splits["train"]["response"][:]
         assert each.replies.companions == splits["train"]["input"][:]
+        assert each.message_weight == weight and each.vectors.shape[1] == (2 if weight else 1) * judge.embedding_size
         assert (each.calibration and each.calibration.threshold) == calibration.get("threshold")
+        assert bool(each.no_threshold) is not has_threshold
+
+
+def test_on_dev_the_weight_with_the_suggestions_most_like_the_real_replies_is_chosen(folder):
+    """The same messages are known with their replies, which have nothing to do with them: only the messages tell."""
+    known = Dataset.from_dict({"input": make_texts(30), "response": make_texts(30, seed=1)})
+    replies = np.array(known["response"])
+    judge = SimpleNamespace(encode=lambda texts: (np.array(texts)[:, None] == replies).astype(float))
+    index, calibration = build_index(folder, DatasetDict(train=known, validation=known), None, 0.8, judge)
+    assert calibration["measured_by"] == "dev" and calibration["pairs"] == 30
+    by_weight = suggest_by_weight(index, known, judge)
+    assert index.message_weight == calibration["message_weight"] == choose_weight(by_weight) == 2
+    assert by_weight[2].cosines.mean() > by_weight[0].cosines.mean() + 0.3
+    assert suggest_by_weight(index, known, judge, [np.inf])[np.inf].texts == known["response"][:]
 
 
 def test_examples_are_some_short_held_out_messages():
@@ -119,3 +131,5 @@ def test_examples_are_some_short_held_out_messages():
     only_long = {"input": [long], "response": ["ho"]}
     assert [each["message"] for each in suggest_examples(index, Dataset.from_dict(only_long))] == [long]
     assert suggest_examples(index, None) == []
+    silent = SimpleNamespace(suggest=lambda *_, **__: [])
+    assert suggest_examples(silent, short) == []
