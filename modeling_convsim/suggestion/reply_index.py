@@ -102,6 +102,7 @@ class ReplyIndex:
         self._numbers = replies.numbers()
         self._has_messages = vectors.shape[1] > encoder.vector_size(side)
         self.vectors, self._faiss = vectors, faiss_index
+        self.examples: list[str] = []  # held-out messages to try, saved with the index
         if not needs_faiss(len(vectors)):
             self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
         elif faiss_index is None:
@@ -434,6 +435,7 @@ class ReplyIndex:
             calibration=self.calibration,
             no_threshold=self.no_threshold,
             question_threshold=self.question_threshold,
+            examples=self.examples,
         )
 
     @classmethod
@@ -474,10 +476,12 @@ class ReplyIndex:
                 moved = f"{folder} was built with it; if it has been moved, give its new folder"
                 raise ValueError(f"{error} ({moved})") from error
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
-        return cls(
+        index = cls(
             encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index,
             settings.message_weight, settings.no_threshold, settings.question_threshold,
         )  # fmt: skip
+        index.examples = settings.examples
+        return index
 
 
 def text_cosines(judge: Encoder, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:

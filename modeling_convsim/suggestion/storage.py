@@ -7,7 +7,7 @@ of `build_faiss`). SHA256SUMS has their checksums.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +42,7 @@ class IndexSettings:
     calibration: Calibration | None
     no_threshold: str | None  # why nothing is suggested by default: no threshold has the required precision
     question_threshold: float | None  # of an index of questions before it is calibrated
+    examples: list[str] = field(default_factory=list)  # held-out messages, which the page offers to try
 
 
 class SavedIndex(NamedTuple):
@@ -95,13 +96,14 @@ def write_settings(folder: Path, settings: IndexSettings) -> None:
         OSError: It cannot be written; the old settings stay.
     """
     with lock_index(folder):
-        # The model may have been moved.
-        old, new = (
-            replace(each, model="", calibration=None, no_threshold=None) for each in (read_settings(folder), settings)
-        )
-        if old != new:
+        if _fixed_settings(read_settings(folder)) != _fixed_settings(settings):
             raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
         _write_settings(folder, settings)
+
+
+def _fixed_settings(settings: IndexSettings) -> IndexSettings:
+    """The settings without those that calibration sets, and without the model, which may have been moved."""
+    return replace(settings, model="", calibration=None, no_threshold=None, examples=[])
 
 
 def _write_settings(folder: Path, settings: IndexSettings) -> None:

@@ -11,6 +11,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import tabulate_thresholds
+from modeling_convsim.suggestion.examples import choose_examples
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.suggestions import Suggested, choose_weight, suggest_by_weight
 
@@ -54,6 +55,8 @@ def build_index(
             index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:], message_weight=0)
         calibration = {"measured_by": "cross-validation" if choice else "dev", "message_weight": weight}
         calibration |= _calibrate(index, suggested[weight], splits.get("test"), precision, judge)
+        if "test" in splits:
+            index.examples = choose_examples(splits["test"]["input"])
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error

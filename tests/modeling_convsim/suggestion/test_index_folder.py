@@ -91,6 +91,15 @@ def test_a_damaged_file_is_named(index, name):
         assert read_index(index).replies.texts == ["old"]
 
 
+def test_an_index_without_examples_is_opened(index):
+    write_settings(index, storage.replace(SETTINGS, examples=["hello"]))
+    assert read_index(index).settings.examples == ["hello"]
+    settings = json.loads((index / "index.json").read_text())
+    del settings["examples"]  # as in an index of an earlier version
+    (index / "index.json").write_text(json.dumps(settings))
+    assert storage.read_settings(index) == SETTINGS
+
+
 def test_a_calibrated_index_has_the_checksum_of_its_new_settings(index):
     calibrated = storage.replace(SETTINGS, calibration=CALIBRATION)
     write_settings(index, calibrated)

@@ -38,7 +38,8 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys,
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["threshold", "precision", "coverage"] and table[1].endswith("%")
     assert "coverage" in table[-1]
-    assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["min_precision"] == 0.1
+    settings = json.loads((tmp_path / "index" / "index.json").read_text())
+    assert settings["calibration"]["min_precision"] == 0.1 and len(settings["examples"]) == 5
     (tmp_path / "allowed.txt").write_text(f"{make_texts(40)[3]}\n")
     assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
     printed = capsys.readouterr().out.splitlines()

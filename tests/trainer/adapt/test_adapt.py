@@ -72,6 +72,7 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     for example in results["chats"]["examples"]:
         (best,) = index.suggest(example["message"], 1, -1.0)
         assert best.text == example["suggestion"] in printed and best.question == example["in_reply_to"] in printed
+    assert index.examples and not set(index.examples) & set(index.replies.companions)  # of the test split
     thresholds = results["chats"]["calibration"]
     assert thresholds["pairs"] == chosen["queries"] and f"{thresholds['table'][-1]['precision']:.1%}" in printed
     assert (index.calibration and index.calibration.threshold) == thresholds.get("threshold")
