@@ -27,6 +27,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="folder written by `python -m modeling_convsim.suggestion build`, which names its model (default: "
         "replies/ next to this file)",
     )
+    parser.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="host name at which users open the page, such as that of a proxy in front of it; repeatable. Requests for "
+        "other names than this and those of this machine, and requests from other sites, are refused",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser (default: no)")
     return parser.parse_args(arguments)
 
@@ -42,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    page.serve(index, options.open)
+    page.serve(index, options.open, options.host)
     return 0
 
 

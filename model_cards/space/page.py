@@ -1,4 +1,4 @@
-"""A page that demonstrates a model: sentence similarity, reply suggestion, and search in an uploaded list."""
+"""A page that demonstrates a model: reply suggestion, sentence similarity, and search in an uploaded list."""
 
 import math
 import os
@@ -13,11 +13,16 @@ from pathlib import Path
 
 import gradio as gr
 import numpy as np
+from hosts import OwnHost
+from starlette.middleware import Middleware
 
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Calibration
+from modeling_convsim.suggestion.calibration import Calibration, ThresholdRow
+from modeling_convsim.suggestion.examples import choose_examples
+from modeling_convsim.suggestion.reply_index import Suggestion
 
+FOLDER = Path(__file__).parent
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_TEXT = 20_000  # characters of a text that is typed or sent
 MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
@@ -29,14 +34,21 @@ NEAREST = 10
 MAX_SUGGESTIONS = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
-CSS = """
-.scroll { overflow-x: auto; }
-.scroll table { border-collapse: collapse; margin-top: .5em; }
-.scroll tr > * { padding: .4em .6em; text-align: left; border: 1px solid var(--border-color-primary); }
-.scroll tr .number { text-align: right; font-variant-numeric: tabular-nums; }
-.scroll tr .cell { text-align: center; min-width: 4em; font-variant-numeric: tabular-nums; }
-.scroll tbody tr th { font-weight: normal; min-width: 9em; max-width: 24em; overflow-wrap: break-word; }
-"""
+ERROR_SECONDS = 6
+NO_THRESHOLD = (
+    "This index has no threshold that is known to be precise enough: choose one in the settings below to see "
+    "suggestions anyway."
+)
+CONTRAST = {  # of 4.5 or more (WCAG 2.2, 1.4.3), where the theme's is lower
+    "button_primary_background_fill": "*primary_600",
+    "button_primary_background_fill_dark": "*primary_600",
+    "button_primary_background_fill_hover": "*primary_700",
+    "button_primary_background_fill_hover_dark": "*primary_700",
+    "body_text_color_subdued": "*neutral_600",
+    "input_placeholder_color": "*neutral_500",
+    "input_placeholder_color_dark": "*neutral_400",
+}
+CLOSE_ERRORS = "closeErrors"  # in page.js
 
 
 def heat_map(sentences: Sequence[str], cosines: np.ndarray) -> str:
@@ -60,17 +72,6 @@ def _colors(cosine: float) -> str:
     linear = np.where(fractions <= 0.04045, fractions / 12.92, ((fractions + 0.055) / 1.055) ** 2.4)
     text = "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
     return f"background: rgb({', '.join(f'{value:.0f}' for value in background)}); color: {text}"
-
-
-def results_table(caption: str, header: Sequence[str], results: Sequence[Sequence[str]]) -> str:
-    """A table of search results, best first; the columns `score`, `cosine` and `count` are numeric."""
-    classes = [' class="number"' if name in ("score", "cosine", "count") else "" for name in header]
-    names = "".join(f'<th scope="col"{kind}>{name}</th>' for kind, name in zip(classes, header, strict=True))
-    rows = []
-    for result in results:
-        cells = (f"<td{kind}>{escape(text)}</td>" for kind, text in zip(classes, result, strict=True))
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return _scrolling_table(caption, f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>")
 
 
 def _scrolling_table(caption: str, content: str) -> str:
@@ -97,13 +98,13 @@ def compare(index: ReplyIndex, text: str) -> str:
 
 
 def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None) -> str:
-    """A table of the replies that the index suggests for a message, or a paragraph that says that there are none.
+    """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     Args:
         index: The index.
         text: The message.
         count: The maximum number of suggestions.
-        threshold: The lowest score; by default that of the index.
+        threshold: The lowest score; by default, and if it is the same with two digits, that of the index.
 
     Raises:
         gr.Error: The message is empty or not text, or a number is not one of those that the page offers.
@@ -113,34 +114,48 @@ def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None 
         raise _error("The message is empty.")
     if not isinstance(count, int | float) or not 1 <= count <= MAX_SUGGESTIONS:
         raise _error(f"Expected a number of suggestions from 1 to {MAX_SUGGESTIONS}.")
-    if threshold is None:
-        threshold = index.calibration.threshold if index.calibration else -math.inf
-    elif not isinstance(threshold, int | float) or math.isnan(threshold):
+    if threshold is not None and not (isinstance(threshold, int | float) and abs(threshold) < 1e6):
         raise _error("Expected a number as the threshold.")
-    expected = f"<p>{describe_precision(index, threshold)}</p>" if index.calibration else ""
+    calibrated = index.calibration.threshold if index.calibration else None
+    if threshold is None or (calibrated is not None and round(threshold, 2) == round(calibrated, 2)):
+        threshold = calibrated
+    if threshold is None:
+        return f"<p>No suggestion. {NO_THRESHOLD}</p>"
     suggestions = index.suggest(text, int(count), threshold)
+    precision = describe_precision(index, threshold)
     if not suggestions:
-        return f"<p>No suggestion: no reply reaches the threshold of {threshold:.3f}.</p>{expected}"
-    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}"] for one in suggestions]
-    if index.side == "input":
-        header = ["cosine", "question", "count", "answer"]
-        rows = [[*row, one.answer or ""] for row, one in zip(rows, suggestions, strict=True)]
-        return results_table(f"Questions like: {text.strip()}", header, rows) + expected
-    header = ["score", "reply", "count"]
-    if index.replies.companions:
-        header.append("in reply to")
-        rows = [[*row, one.question or ""] for row, one in zip(rows, suggestions, strict=True)]
-    return results_table(f"Replies to: {text.strip()}", header, rows) + expected
+        hint = precision if index.calibration else NO_THRESHOLD
+        return f"<p>No suggestion: nothing in the index has a score of {threshold:.2f} or more. {hint}</p>"
+    cards = "".join(map(_card, suggestions))
+    return f'<ol class="cards" aria-label="Suggestions for: {escape(text.strip())}">{cards}</ol><p>{precision}</p>'
+
+
+def _card(suggestion: Suggestion) -> str:
+    """A reply and the message that it answered, or the answer of a question, with a button that copies it."""
+    shown, origin = suggestion.text, suggestion.question and f"It answered: “{suggestion.question}”"
+    if suggestion.answer:
+        shown, origin = suggestion.answer, f"It answers: “{suggestion.text}”"
+    times = f" · {suggestion.count:,} times" if suggestion.count > 1 else ""
+    return (
+        f'<li><p class="text">{escape(shown)}</p>{f"<p>{escape(origin)}</p>" if origin else ""}'
+        f'<p class="details">score {suggestion.score:.2f}{times}'
+        '<button type="button" class="copy" aria-live="polite">Copy</button></p></li>'
+    )
 
 
 def describe_precision(index: ReplyIndex, threshold: float) -> str:
-    """What a threshold gave on the held-out pairs that the index was calibrated with: the nearest row of its table."""
-    if index.calibration is None or not index.calibration.table:
-        return ""
-    row = min(index.calibration.table, key=lambda row: abs(row.threshold - threshold))
+    """The precision of a threshold in the calibration of the index: of this one or of the nearest one in its table."""
+    calibration = index.calibration
+    if calibration is None:
+        return "The precision is unknown, because this index has no calibrated threshold."
+    rows = [ThresholdRow(calibration.threshold, calibration.precision, calibration.coverage), *calibration.table]
+    row = min(rows, key=lambda row: abs(round(row.threshold, 2) - round(threshold, 2)))
+    is_same = round(row.threshold, 2) == round(threshold, 2)
+    nearest = "" if is_same else f" (of those that were measured, the nearest to {threshold:.2f})"
+    among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
     return (
-        f"With a threshold of {row.threshold:.3f}, the precision on held-out pairs was {row.precision:.0%}, and the "
-        f"coverage {row.coverage:.1%}."
+        f"On {calibration.pairs:,} held-out pairs, the threshold of {row.threshold:.2f}{nearest} has a precision of "
+        f"{row.precision:.0%} (among {among}) and a coverage of {row.coverage:.0%}."
     )
 
 
@@ -195,8 +210,12 @@ def find_nearest(uploaded: ReplyIndex | None, text: str) -> str:
         raise _error("Upload a list first: a text file, one sentence per line.")
     if not text.strip():
         raise _error("The sentence is empty.")
-    rows = [[f"{one.score:.3f}", one.text] for one in uploaded.suggest(text, NEAREST)]
-    return results_table(f"Nearest to: {text.strip()}", ["cosine", "sentence"], rows)
+    rows = "".join(
+        f'<tr><td class="number">{one.score:.3f}</td><td>{escape(one.text)}</td></tr>'
+        for one in uploaded.suggest(text, NEAREST, -math.inf)
+    )
+    header = '<thead><tr><th scope="col" class="number">cosine</th><th scope="col">sentence</th></tr></thead>'
+    return _scrolling_table(f"Nearest to: {text.strip()}", f"{header}<tbody>{rows}</tbody>")
 
 
 def _check_text(text: object) -> None:
@@ -210,18 +229,33 @@ def _check_text(text: object) -> None:
 
 
 def _error(message: str) -> gr.Error:
-    return gr.Error(message, duration=None, print_exception=False)  # shown until it is closed
+    return gr.Error(message, duration=ERROR_SECONDS, print_exception=False)
 
 
-def serve(index: ReplyIndex, open_browser: bool) -> None:
-    """Serves the page until the process is stopped; uploaded files are in a folder that ends with it."""
-    theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate")
+def serve(index: ReplyIndex, open_browser: bool, hosts: Sequence[str] = ()) -> None:
+    """Serves the page until the process is stopped; uploaded files are in a folder that ends with it.
+
+    Args:
+        index: The index.
+        open_browser: Open the page in a browser.
+        hosts: Host names at which users open the page, besides those of the address that is served.
+    """
+    space = [os.environ["SPACE_HOST"]] if "SPACE_HOST" in os.environ else []  # of a Space on Hugging Face
+    server_name = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by default, the folder would stay
     with tempfile.TemporaryDirectory(
         prefix="convsim-", dir=os.environ.get(UPLOADS), ignore_cleanup_errors=True
     ) as uploads:
         os.environ[UPLOADS] = uploads
-        build(index).launch(inbrowser=open_browser, theme=theme, css=CSS, footer_links=["api"], max_file_size="20mb")
+        build(index).launch(
+            inbrowser=open_browser,
+            theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate").set(**CONTRAST),
+            css_paths=FOLDER / "page.css",
+            head=f"<script>{(FOLDER / 'page.js').read_text('utf-8')}</script>",
+            footer_links=["api"],
+            max_file_size="20mb",
+            app_kwargs={"middleware": [Middleware(OwnHost, server_name, [*hosts, *space])]},
+        )
 
 
 def build(index: ReplyIndex) -> gr.Blocks:
@@ -229,81 +263,87 @@ def build(index: ReplyIndex) -> gr.Blocks:
     model = index.encoder.model
     path = Path(model.name_or_path)
     name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
+    tab = "Replies" if index.side == "response" else "Questions"
     with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False, delete_cache=(60, UPLOAD_SECONDS)) as page:
         gr.Markdown(
             f"# convsim: {name}\n\nA sentence encoder trained on conversations ({model.config.label}, "
-            f"{model.num_parameters():,} parameters)."
+            f"{model.num_parameters():,} parameters) and {len(index):,} {tab.lower()}."
         )
-        _add_similarity_tab(index)
-        _add_suggestion_tab(index)
-        _add_nearest_tab(index)
+        with gr.Tab(tab):
+            _add_suggestions(index)
+        with gr.Tab("Similarity"):
+            _add_similarity(index)
+        with gr.Tab("Nearest"):
+            _add_nearest(index)
     return page
 
 
-def _add_similarity_tab(index: ReplyIndex) -> None:
-    with gr.Tab("Similarity"):
-        sentences = gr.Textbox(FIGURE_1, label="Sentences, one per line (Shift+Enter compares)", lines=4)
-        button = gr.Button("Compare", variant="primary")
-        compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
-        gr.on([button.click, sentences.submit], partial(compare, index), sentences, compared, api_name="compare")
-
-
-def _add_suggestion_tab(index: ReplyIndex) -> None:
-    name = "Replies" if index.side == "response" else "Questions"
-    with gr.Tab(name):
-        message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
+def _add_suggestions(index: ReplyIndex) -> None:
+    message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
+    examples = _add_examples(index)
+    button = gr.Button("Suggest", variant="primary")
+    suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
+    with gr.Accordion("Settings", open=False):
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
+        threshold = _threshold_slider(index.calibration)
+    for slider in (count, threshold):
         # `suggest` checks the value, with a message; the slider would raise a TypeError.
-        count.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
-        slider = _threshold_slider(index.calibration) if index.calibration and index.calibration.table else None
-        button = gr.Button("Suggest", variant="primary")
-        gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
-        suggested = gr.HTML(elem_id="suggested")
-        inputs = [message, count] if slider is None else [message, count, slider]
-        gr.on([button.click, message.submit], partial(suggest, index), inputs, suggested, api_name="suggest")
-        if slider is not None:
-            again = partial(_suggest_again, index)
-            slider.change(again, inputs, suggested, trigger_mode="always_last", api_visibility="private")
+        slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
+    inputs, ask, again = [message, count, threshold], partial(suggest, index), partial(_suggest_again, index)
+    gr.on([button.click, message.submit], ask, inputs, suggested, api_name="suggest", js=CLOSE_ERRORS)
+    moved = [count.change, threshold.change]
+    gr.on(moved, again, inputs, suggested, trigger_mode="always_last", api_visibility="private", js=CLOSE_ERRORS)
+    if examples is not None:
+        chosen = examples.click(lambda sample: sample[0], examples, message, api_visibility="private")
+        chosen.then(ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
 
 
-def _threshold_slider(calibration: Calibration) -> gr.Slider:
-    thresholds = [calibration.threshold, *(row.threshold for row in calibration.table)]
-    slider = gr.Slider(
-        math.floor(min(thresholds) * 100) / 100,
-        math.ceil(max(thresholds) * 100) / 100,
-        calibration.threshold,
-        step=0.001,
+def _add_examples(index: ReplyIndex) -> gr.Dataset | None:
+    """Messages to click: held-out ones, or else messages that replies of the index answered."""
+    label, examples = "Held-out messages", index.examples
+    if not examples and index.side == "response" and index.replies.companions:
+        label, examples = "Messages that were answered", choose_examples(index.replies.companions)
+    if not examples:
+        return None
+    return gr.Dataset(label=label, components=[gr.Textbox(visible=False)], samples=[[text] for text in examples])
+
+
+def _threshold_slider(calibration: Calibration | None) -> gr.Slider:
+    """A slider over the thresholds of a calibration; without one, it starts at 1, above most scores."""
+    thresholds = [
+        0,
+        1,
+        *([calibration.threshold, *(row.threshold for row in calibration.table)] if calibration else []),
+    ]
+    return gr.Slider(
+        math.floor(min(thresholds)),
+        math.ceil(max(thresholds)),
+        round(calibration.threshold, 2) if calibration else 1,
+        step=0.01,
         label="Threshold: the lowest score of a suggestion",
     )
-    slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
-    return slider
 
 
 def _suggest_again(index: ReplyIndex, text: str, count: float, threshold: float) -> str:
-    """Suggests after the slider was moved; without a message, there is nothing to suggest yet."""
+    """Suggests after a slider was moved; without a message, there is nothing to suggest yet."""
     return suggest(index, text, count, threshold) if text.strip() else ""
 
 
-def _add_nearest_tab(index: ReplyIndex) -> None:
-    with gr.Tab("Nearest"):
-        uploaded = gr.State(time_to_live=LIST_HOURS * 3600)
-        file = gr.File(label="List: text, UTF-8, one sentence per line (or Parquet, column text)", height=140)
-        status = gr.HTML(elem_id="status")
-        sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then press Enter", max_lines=1)
-        button = gr.Button("Find", variant="primary")
-        nearest = gr.HTML(elem_id="nearest")
-        file.change(partial(read_upload, index), file, [uploaded, status], api_name="upload")
-        gr.on([button.click, sentence.submit], find_nearest, [uploaded, sentence], nearest, api_name="nearest")
+def _add_similarity(index: ReplyIndex) -> None:
+    sentences = gr.Textbox(FIGURE_1, label="Sentences, one per line (Shift+Enter compares)", lines=4)
+    button = gr.Button("Compare", variant="primary")
+    compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
+    ask = partial(compare, index)
+    gr.on([button.click, sentences.submit], ask, sentences, compared, api_name="compare", js=CLOSE_ERRORS)
 
 
-def describe_threshold(index: ReplyIndex) -> str:
-    """Describes the result of calibration."""
-    calibration = index.calibration
-    if calibration is None:
-        return "No threshold is set, so there are always suggestions."
-    among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
-    return (
-        f"Replies with a score below the threshold of {calibration.threshold:.3f} are not suggested. On "
-        f"{calibration.pairs:,} held-out pairs, the threshold has precision {calibration.precision:.0%} "
-        f"(among {among}) and coverage {calibration.coverage:.0%}."
-    )
+def _add_nearest(index: ReplyIndex) -> None:
+    uploaded = gr.State(time_to_live=LIST_HOURS * 3600)
+    file = gr.File(label="List: text, UTF-8, one sentence per line (or Parquet, column text)", height=140)
+    status = gr.HTML(elem_id="status")
+    sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then press Enter", max_lines=1)
+    button = gr.Button("Find", variant="primary")
+    nearest = gr.HTML(elem_id="nearest")
+    file.change(partial(read_upload, index), file, [uploaded, status], api_name="upload")
+    inputs = [uploaded, sentence]
+    gr.on([button.click, sentence.submit], find_nearest, inputs, nearest, api_name="nearest", js=CLOSE_ERRORS)

@@ -1,5 +1,6 @@
 """The page in headless Chromium, used like a visitor would; its values are compared with values computed here."""
 
+import importlib
 import importlib.util
 import os
 import re
@@ -10,9 +11,8 @@ import sys
 import time
 import tomllib
 from pathlib import Path
-from types import ModuleType
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pyarrow
@@ -41,18 +41,18 @@ CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run -
     --disable-component-update --disable-sync""".split()
 
 
-def load(name: str) -> ModuleType:
-    """A module of the Space, which is not a package."""
-    spec = importlib.util.spec_from_file_location(f"space_{name}", SPACE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def space():
+    """Imports a module of the Space, which is not a package."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(SPACE)
+        yield importlib.import_module
 
 
 @pytest.fixture(scope="module")
-def functions():
+def functions(space):
     """The page's functions, in the module page.py."""
-    return load("page")
+    return space("page")
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +69,18 @@ def index_folder(model):
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1, questions=questions)
     scores = [index.suggest(text, 1)[0].score for text in SENTENCES]
     # Between the best scores of the sentences: some get a suggestion, others do not.
-    table = [ThresholdRow(max(scores) + 0.1, 0.8125, 0.025), ThresholdRow(min(scores) - 0.1, 0.5, 1)]
+    table = [ThresholdRow(max(scores) + 0.1, 0.8125, 0.1), ThresholdRow(min(scores) - 0.1, 0.5, 1)]
     index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, None, 40, table)
+    index.examples = SENTENCES
     index.save(folder := model.parents[1] / "replies")
     return folder
+
+
+@pytest.fixture(scope="module")
+def answered(index_folder):
+    """A sentence for which the index has suggestions."""
+    index = ReplyIndex.load(index_folder)
+    return next(text for text in SENTENCES if index.suggest(text))
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +127,9 @@ def browser():
 
 @pytest.fixture
 def page(browser, address, request):
-    """The page, as wide as the test's parameter; it may send requests only to this machine."""
-    width = getattr(request, "param", 1000)
-    context = browser.new_context(viewport={"width": width, "height": 760})
+    """The page, with the test's parameters of a context; it may send requests only to this machine."""
+    options = {"viewport": {"width": 1000, "height": 760}, "permissions": ["clipboard-read", "clipboard-write"]}
+    context = browser.new_context(**options | getattr(request, "param", {}))
     context.set_default_timeout(60_000)
     page = context.new_page()
     external_requests = []
@@ -133,7 +141,7 @@ def page(browser, address, request):
     page.on("request", record)
     page.on("filechooser", lambda _: None)  # with a listener, the system's dialog does not open
     page.goto(address)
-    page.get_by_role("button", name="Compare").wait_for()
+    page.get_by_role("button", name="Suggest").wait_for()  # in the tab that is shown first
     yield page
     context.close()
     assert not external_requests
@@ -149,6 +157,19 @@ def cosines(model: Path, sentences: list[str]) -> np.ndarray:
     return (vectors.double() @ vectors.double().T).numpy()
 
 
+def ask(page, message: str) -> None:
+    """Asks for suggestions, and waits for the sentence below them."""
+    page.get_by_label("Message").fill(message)
+    page.get_by_role("button", name="Suggest").click()
+    page.get_by_label(f"Suggestions for: {message}").or_(page.get_by_text("No suggestion")).wait_for()
+
+
+def compare(page, sentences: list[str]) -> None:
+    page.get_by_role("tab", name="Similarity").click()
+    page.get_by_label("Sentences").fill("\n".join(sentences))
+    page.get_by_role("button", name="Compare").click()
+
+
 def table_cells(page, part: str, text: str) -> list[list[str]]:
     """The cells of the table in a part of the page, as soon as the part shows a text."""
     page.locator(f"#{part}").get_by_text(text, exact=True).first.wait_for()
@@ -156,8 +177,7 @@ def table_cells(page, part: str, text: str) -> list[list[str]]:
 
 
 def test_typed_sentences_are_compared_in_a_heat_map(page, model):
-    page.get_by_label("Sentences").fill("\n".join([*SENTENCES, "", HOSTILE]))
-    page.get_by_role("button", name="Compare").click()
+    compare(page, [*SENTENCES, "", HOSTILE])
     shown = np.array(table_cells(page, "compared", f"4. {HOSTILE}"), float)
     np.testing.assert_allclose(shown, cosines(model, [*SENTENCES, HOSTILE]), atol=6e-4)
     assert page.title() == "convsim: tiny"  # code in a sentence was not executed
@@ -181,38 +201,64 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
             for texts in (SENTENCES, REPLIES)
         )
         scores = (queries @ multitask.response_head(replies).T).numpy()
-    page.get_by_role("tab", name="Replies").click()
     suggestions = 0
     for text, row in zip(SENTENCES, scores, strict=True):
-        page.get_by_label("Message").fill(text)
-        page.get_by_role("button", name="Suggest").click()
         best = [index_row for index_row in np.argsort(-row)[:3] if row[index_row] >= index.calibration.threshold]
+        page.reload()
+        ask(page, text)
         if not best:
-            page.get_by_text(
-                f"No suggestion: no reply reaches the threshold of {index.calibration.threshold:.3f}"
-            ).wait_for()
+            page.get_by_text(f"a score of {index.calibration.threshold:.2f} or more").wait_for()
             continue
         suggestions += 1
-        page.get_by_text(f"Replies to: {text}").wait_for()
-        rows = table_cells(page, "suggested", REPLIES[best[0]])
-        assert [cells[1] for cells in rows] == [REPLIES[index_row] for index_row in best]
-        assert [cells[3] for cells in rows] == [f"{REPLIES[index_row]} ?" for index_row in best]
-        np.testing.assert_allclose([float(cells[0]) for cells in rows], row[best], rtol=2e-3)
+        cards = page.locator("#suggested li")
+        assert cards.locator(".text").all_inner_texts() == [REPLIES[index_row] for index_row in best]
+        for card, index_row in zip(cards.all(), best, strict=True):
+            shown = card.inner_text()
+            assert f"It answered: “{REPLIES[index_row]} ?”" in shown
+            assert float(re.search(r"score (-?\d+\.\d\d)\b", shown)[1]) == pytest.approx(row[index_row], abs=0.0051)
     assert 0 < suggestions < len(SENTENCES)
 
 
-def test_the_threshold_is_moved_with_a_slider(page, index_folder):
-    page.get_by_role("tab", name="Replies").click()
-    page.get_by_label("Message").fill(SENTENCES[1])
-    page.get_by_role("button", name="Suggest").click()
+def test_one_sentence_says_the_precision_of_the_threshold_that_is_set(page, index_folder, answered):
+    threshold = ReplyIndex.load(index_folder).calibration.threshold
+    ask(page, answered)
+    expected = f"On 40 held-out pairs, the threshold of {threshold:.2f} has a precision of 75% (among the whole index)"
+    page.get_by_text(f"{expected} and a coverage of 50%.", exact=True).wait_for()
+    assert page.locator("body").inner_text().count("precision") == 1
+    assert not page.get_by_role("slider", name="Threshold").is_visible()
+    page.get_by_role("button", name="Settings").click()
     slider = page.get_by_role("slider", name="Threshold")
+    assert slider.input_value() == f"{threshold:.2f}".rstrip("0").rstrip(".")
     slider.press("End")
-    page.get_by_text("No suggestion: no reply reaches").wait_for()
-    page.get_by_text("the precision on held-out pairs was 81%, and the coverage 2.5%").wait_for()
+    page.get_by_text("No suggestion").wait_for()
+    page.get_by_text("has a precision of 81% (among the whole index) and a coverage of 10%.").wait_for()
     slider.press("Home")
-    page.get_by_text(f"Replies to: {SENTENCES[1]}").wait_for()
-    page.get_by_text("the precision on held-out pairs was 50%, and the coverage 100.0%").wait_for()
-    assert len(table_cells(page, "suggested", "score")) == 3
+    page.get_by_text("has a precision of 50% (among the whole index) and a coverage of 100%.").wait_for()
+    assert page.locator("#suggested li").count() == 3
+    assert page.locator("body").inner_text().count("precision") == 1
+
+
+def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder, answered):
+    page.get_by_role("button", name=answered).click()
+    page.locator("#suggested p").first.wait_for()
+    assert page.get_by_label("Message").input_value() == answered
+    suggested = ReplyIndex.load(index_folder).suggest(answered)
+    assert page.locator("#suggested .text").all_inner_texts() == [one.text for one in suggested]
+
+
+@pytest.mark.parametrize("has_clipboard", [True, False])  # browsers have none at http://, except on this machine
+def test_a_reply_is_copied_with_the_keyboard(page, answered, has_clipboard):
+    page.get_by_label("Message").fill(answered)
+    page.keyboard.press("Enter")
+    if not has_clipboard:
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.get_by_role("button", name="Copy").first.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Copied").wait_for()
+    page.get_by_label("Message").fill("")
+    page.keyboard.press("Control+V")
+    assert page.get_by_label("Message").input_value() == page.locator("#suggested .text").first.inner_text()
+    page.get_by_role("button", name="Copied").wait_for(state="detached")
 
 
 def test_uploaded_list_is_searched(page, model, tmp_path):
@@ -243,16 +289,15 @@ def test_only_uploads_are_deleted(functions, index_folder, tmp_path, monkeypatch
 
 
 def test_mistakes_are_explained_on_the_page(page, tmp_path):
-    def expect_message(message: str) -> None:
-        page.get_by_text(message).wait_for()
-        page.get_by_role("button", name="Close", exact=True).click()
-
-    page.get_by_label("Sentences").fill("only one")
-    page.get_by_role("button", name="Compare").click()
-    expect_message("Enter 2 to 50 sentences, one per line; there are 1.")
-    page.get_by_role("tab", name="Replies").click()
     page.get_by_role("button", name="Suggest").click()
-    expect_message("The message is empty.")
+    page.get_by_text("The message is empty.").wait_for()
+    page.get_by_text("The message is empty.").wait_for(state="detached")  # closes itself
+    compare(page, ["only one"])
+    page.get_by_text("Enter 2 to 50 sentences, one per line; there are 1.").wait_for()
+    compare(page, SENTENCES)
+    table_cells(page, "compared", f"3. {SENTENCES[2]}")
+    for left in (page.get_by_text("Enter 2 to 50 sentences"), page.get_by_text("Error").filter(visible=True)):
+        left.wait_for(state="hidden", timeout=3_000)  # before the error closes itself
     page.get_by_role("tab", name="Nearest").click()
     (tmp_path / "good.txt").write_text("the dog\n")
     (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
@@ -263,16 +308,20 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
         page.get_by_role("button", name="Click to upload").wait_for()
     page.get_by_label("Sentence", exact=True).fill("the dog")
     page.keyboard.press("Enter")
-    expect_message("Upload a list first: a text file, one sentence per line.")
+    page.get_by_text("Upload a list first: a text file, one sentence per line.").wait_for()
 
 
-@pytest.mark.parametrize("page", [360], indirect=True)
-def test_every_element_fits_on_a_narrow_screen(page):
-    page.get_by_label("Sentences").fill("\n".join(SENTENCES * 4))
-    page.get_by_role("button", name="Compare").click()
+@pytest.mark.parametrize("page", [{"viewport": {"width": 390, "height": 800}}], indirect=True)
+def test_every_element_fits_on_a_phone(page, answered):
+    ask(page, answered)
+    page.get_by_role("button", name="Settings").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    button, reply = (page.locator(part).bounding_box() for part in ("button.primary >> visible=true", "#suggested ol"))
+    assert reply["width"] == button["width"] > 320
+    compare(page, SENTENCES * 4)
     table_cells(page, "compared", f"12. {SENTENCES[-1]}")
     # The table is wider than the screen and scrolls in its region; the page is not.
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     part = page.get_by_role("region", name="Cosine similarity")
     part.focus()
     page.keyboard.press("ArrowRight")
@@ -281,7 +330,87 @@ def test_every_element_fits_on_a_narrow_screen(page):
         page.get_by_role("tab", name=name).click()
         button = page.get_by_role("button", name=re.compile("Compare|Suggest|Find"), include_hidden=False)
         box = button.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+# The text of every element, and placeholders, with their contrast (WCAG 2.2).
+CONTRASTS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgba = color => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = color;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const over = (top, below) => below.map((value, i) => (top[i] * top[3] + value * (255 - top[3])) / 255);
+  const background = element => element === null ? [255, 255, 255]
+    : over(rgba(getComputedStyle(element).backgroundColor), background(element.parentElement));
+  const luminance = color => color.map(c => c / 255).map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+  const contrast = (element, pseudo) => {
+    const below = background(element), text = over(rgba(getComputedStyle(element, pseudo).color), below);
+    const [darker, lighter] = [text, below].map(luminance).sort((a, b) => a - b);
+    return (lighter + .05) / (darker + .05);
+  };
+  const texts = document.createTreeWalker(document.querySelector("gradio-app"), NodeFilter.SHOW_TEXT), contrasts = [];
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
+    if (text && element.checkVisibility({visibilityProperty: true})) contrasts.push([text, contrast(element)]);
+  }
+  for (const element of document.querySelectorAll("[placeholder]"))
+    contrasts.push([element.placeholder, contrast(element, "::placeholder")]);
+  return contrasts;
+}"""
+
+
+@pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
+def test_every_text_of_the_page_has_enough_contrast(page, answered):
+    ask(page, answered)
+    page.get_by_role("button", name="Settings").click()
+    for name in ("Replies", "Similarity", "Nearest"):
+        page.get_by_role("tab", name=name).click()
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(500)  # colors change in a transition
+        contrasts = dict(page.evaluate(CONTRASTS))
+        assert name in contrasts and "Use via API" in contrasts
+        assert not {text: value for text, value in contrasts.items() if value < 4.5}  # success criterion 1.4.3
+
+
+def status(address: str, **headers: str) -> int:
+    """The HTTP status of a request with some headers."""
+    try:
+        return urlopen(Request(f"{address}/config", headers=headers), timeout=30).status
+    except HTTPError as error:
+        assert "app.py --host NAME" in error.read().decode()
+        return error.code
+
+
+def test_requests_for_other_hosts_and_from_other_sites_are_refused(address):
+    port = address.rpartition(":")[2]
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", "localhost:8000"):  # a forwarded port
+        assert status(address, Host=host) == 200
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "10.0.0.3", "["):
+        assert status(address, Host=host) == 403
+    assert status(address, Origin=address) == 200
+    for origin in ("http://evil.example", "null", "http://localhost:1", f"http://evil.example/{address}", "http://["):
+        assert status(address, Origin=origin) == 403
+    assert status(address, Host="evil.example", Origin="http://evil.example") == 403
+
+
+def test_a_page_that_other_machines_open_has_their_names_for_it(space):
+    from starlette.responses import PlainTextResponse
+    from starlette.testclient import TestClient
+
+    def is_answered(server_name: str, host: str, origin: str = "") -> bool:
+        app = space("hosts").OwnHost(PlainTextResponse("the page"), server_name, ["Chat.Example"])
+        headers = {"Host": host} | ({"Origin": origin} if origin else {})
+        return TestClient(app).get("/", headers=headers).status_code == 200
+
+    for host in ("192.168.1.5:7860", "[fe80::1]", socket.gethostname(), "localhost", "chat.example"):
+        assert is_answered("0.0.0.0", host)
+    assert not is_answered("0.0.0.0", "evil.example")
+    assert is_answered("10.0.0.3", "10.0.0.3:7860") and not is_answered("10.0.0.3", "10.0.0.4:7860")
+    assert is_answered("127.0.0.1", "127.0.0.1:7860", "https://chat.example")  # a proxy that sends its own Host
 
 
 def test_text_of_every_cell_has_enough_contrast(functions):
@@ -300,8 +429,8 @@ def test_text_of_every_cell_has_enough_contrast(functions):
 def test_questions_are_shown_with_their_answers(functions, model):
     questions = ["how old is the dog", "where is the cat"]
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), questions, "input", ["a & b", "at <home>"])
-    shown = functions.suggest(index, "how old is the dog", 1)
-    assert "how old is the dog</td>" in shown and "a &amp; b</td>" in shown and "home" not in shown
+    shown = functions.suggest(index, "how old is the dog", 1, 0.5)
+    assert '<p class="text">a &amp; b</p><p>It answers: “how old is the dog”</p>' in shown and "home" not in shown
     functions.build(index)  # builds the tab of an index of questions
 
 
@@ -315,9 +444,8 @@ def test_uploaded_parquet_file_needs_a_column_of_texts(functions, model, index_f
     assert uploaded is None and message == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 
 
-def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(SPACE)
-    app = load("app")
+def test_mistakes_on_the_command_line_are_explained_in_one_line(space, tmp_path, capsys):
+    app = space("app")
     assert app.main([str(tmp_path)]) == 2
     assert f"error: {tmp_path} holds no index.json" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
@@ -336,15 +464,27 @@ def test_space_requires_the_versions_of_the_project():
     assert (SPACE / yaml.safe_load(card)["app_file"]).is_file()
 
 
-def test_an_index_without_a_threshold_has_no_slider_and_suggests_always(functions, model, index_folder):
+def test_an_index_without_a_threshold_suggests_from_the_one_that_is_chosen(functions, model):
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
-    shown = functions.suggest(index, "the dog", 2)
-    assert shown.count("<tr>") == 3 and "in reply to" not in shown and "precision" not in shown
-    sliders = [
-        [block.label for block in functions.build(each).blocks.values() if isinstance(block, functions.gr.Slider)]
-        for each in (index, ReplyIndex.load(index_folder))
-    ]
-    assert [len(labels) for labels in sliders] == [1, 2]
+    best = index.suggest("the dog", 1, -np.inf)[0].score
+    for threshold in (None, best + 0.1):
+        assert "choose one in the settings below" in functions.suggest(index, "the dog", 2, threshold)
+    shown = functions.suggest(index, "the dog", 1, best - 0.1)
+    assert shown.count("<li>") == 1 and "It answered" not in shown and "precision is unknown" in shown
+
+
+def test_messages_that_replies_answered_are_offered_when_there_are_no_held_out_ones(functions, model, index_folder):
+    indexes = [ReplyIndex.load(index_folder) for _ in range(2)]
+    indexes[0].examples = []
+    indexes.append(ReplyIndex.build(indexes[0].encoder, REPLIES))
+    offered = []
+    for index in indexes:
+        blocks = functions.build(index).blocks.values()
+        offered.append([block for block in blocks if isinstance(block, functions.gr.Dataset)])
+    assert offered[0][0].label == "Messages that were answered" and len(offered[0][0].samples) == 5
+    assert {text for (text,) in offered[0][0].samples} < {f"{text} ?" for text in REPLIES}
+    assert offered[1][0].label == "Held-out messages" and offered[1][0].samples == [[text] for text in SENTENCES]
+    assert offered[2] == []
 
 
 @pytest.mark.parametrize("text", [None, "a" * 20_001, "the \ud83d dog"])
@@ -355,7 +495,9 @@ def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, ind
             ask(index, text)
 
 
-@pytest.mark.parametrize(("count", "threshold"), [(0, None), (10**400, None), (float("nan"), None), (1, "high")])
+@pytest.mark.parametrize(
+    ("count", "threshold"), [(0, None), (10**400, None), (float("nan"), None), (1, "high"), (1, 10**400)]
+)
 def test_numbers_that_the_page_does_not_offer_are_refused(functions, index_folder, count, threshold):
     with pytest.raises(functions.gr.Error, match="Expected a number"):
         functions.suggest(ReplyIndex.load(index_folder), "the dog", count, threshold)

@@ -132,7 +132,7 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
         ) from error
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder, "space")
-        ignored = shutil.ignore_patterns("__pycache__", "page.png")
+        ignored = shutil.ignore_patterns("__pycache__", "*.png")
         shutil.copytree(PAGE, space, ignore=ignored)
         for package in PACKAGES:
             shutil.copytree(package, space / package.name, ignore=ignored)
