@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Calibration, ThresholdRow
+from modeling_convsim.suggestion.calibration import ThresholdRow
 from modeling_convsim.suggestion.examples import choose_examples
 from modeling_convsim.suggestion.reply_index import Suggestion
 
@@ -116,16 +116,14 @@ def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None 
         raise _error(f"Expected a number of suggestions from 1 to {MAX_SUGGESTIONS}.")
     if threshold is not None and not (isinstance(threshold, int | float) and abs(threshold) < 1e6):
         raise _error("Expected a number as the threshold.")
-    calibrated = index.calibration.threshold if index.calibration else None
-    if threshold is None or (calibrated is not None and round(threshold, 2) == round(calibrated, 2)):
-        threshold = calibrated
-    if threshold is None:
-        return f"<p>No suggestion. {NO_THRESHOLD}</p>"
+    if threshold is None or round(threshold, 2) == _thresholds(index)[1]:
+        threshold = index.threshold
+    if threshold == math.inf:
+        return f"<p>No suggestion. {NO_THRESHOLD} ({escape(str(index.no_threshold))}.)</p>"
     suggestions = index.suggest(text, int(count), threshold)
     precision = describe_precision(index, threshold)
     if not suggestions:
-        hint = precision if index.calibration else NO_THRESHOLD
-        return f"<p>No suggestion: nothing in the index has a score of {threshold:.2f} or more. {hint}</p>"
+        return f"<p>No suggestion: nothing in the index has a score of {threshold:.2f} or more. {precision}</p>"
     cards = "".join(map(_card, suggestions))
     return f'<ol class="cards" aria-label="Suggestions for: {escape(text.strip())}">{cards}</ol><p>{precision}</p>'
 
@@ -147,15 +145,14 @@ def describe_precision(index: ReplyIndex, threshold: float) -> str:
     """The precision of a threshold in the calibration of the index: of this one or of the nearest one in its table."""
     calibration = index.calibration
     if calibration is None:
-        return "The precision is unknown, because this index has no calibrated threshold."
+        return "The precision is unknown, because no threshold of this index is calibrated."
     rows = [ThresholdRow(calibration.threshold, calibration.precision, calibration.coverage), *calibration.table]
     row = min(rows, key=lambda row: abs(round(row.threshold, 2) - round(threshold, 2)))
     is_same = round(row.threshold, 2) == round(threshold, 2)
     nearest = "" if is_same else f" (of those that were measured, the nearest to {threshold:.2f})"
-    among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
     return (
         f"On {calibration.pairs:,} held-out pairs, the threshold of {row.threshold:.2f}{nearest} has a precision of "
-        f"{row.precision:.0%} (among {among}) and a coverage of {row.coverage:.0%}."
+        f"{row.precision:.0%} and a coverage of {row.coverage:.0%}."
     )
 
 
@@ -285,7 +282,7 @@ def _add_suggestions(index: ReplyIndex) -> None:
     suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
     with gr.Accordion("Settings", open=False):
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
-        threshold = _threshold_slider(index.calibration)
+        threshold = _threshold_slider(index)
     for slider in (count, threshold):
         # `suggest` checks the value, with a message; the slider would raise a TypeError.
         slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
@@ -308,20 +305,17 @@ def _add_examples(index: ReplyIndex) -> gr.Dataset | None:
     return gr.Dataset(label=label, components=[gr.Textbox(visible=False)], samples=[[text] for text in examples])
 
 
-def _threshold_slider(calibration: Calibration | None) -> gr.Slider:
-    """A slider over the thresholds of a calibration; without one, it starts at 1, above most scores."""
-    thresholds = [
-        0,
-        1,
-        *([calibration.threshold, *(row.threshold for row in calibration.table)] if calibration else []),
-    ]
-    return gr.Slider(
-        math.floor(min(thresholds)),
-        math.ceil(max(thresholds)),
-        round(calibration.threshold, 2) if calibration else 1,
-        step=0.01,
-        label="Threshold: the lowest score of a suggestion",
-    )
+def _thresholds(index: ReplyIndex) -> tuple[int, float, int]:
+    """The lowest threshold that the page offers, that of the index, and the highest one, above all scores."""
+    rows = index.calibration.table if index.calibration else []
+    known = [each for each in (index.threshold, *(row.threshold for row in rows)) if math.isfinite(each)]
+    lowest, highest = math.floor(min(0, *known, 0)), math.ceil(max(1.01 + index.message_weight, *known, 0))
+    return lowest, round(min(max(index.threshold, lowest), highest), 2), highest
+
+
+def _threshold_slider(index: ReplyIndex) -> gr.Slider:
+    lowest, own, highest = _thresholds(index)
+    return gr.Slider(lowest, highest, own, step=0.01, label="Threshold: the lowest score of a suggestion")
 
 
 def _suggest_again(index: ReplyIndex, text: str, count: float, threshold: float) -> str:

@@ -66,11 +66,12 @@ def model(tiny_tokenizer, tmp_path_factory):
 @pytest.fixture(scope="module")
 def index_folder(model):
     questions = [f"{text} ?" for text in REPLIES]
-    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1, questions=questions)
+    encoder = Encoder.from_pretrained(model, "cpu")
+    index = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=1, questions=questions, message_weight=0)
     scores = [index.suggest(text, 1)[0].score for text in SENTENCES]
     # Between the best scores of the sentences: some get a suggestion, others do not.
     table = [ThresholdRow(max(scores) + 0.1, 0.8125, 0.1), ThresholdRow(min(scores) - 0.1, 0.5, 1)]
-    index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, None, 40, table)
+    index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, 40, table)
     index.examples = SENTENCES
     index.save(folder := model.parents[1] / "replies")
     return folder
@@ -222,7 +223,7 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
 def test_one_sentence_says_the_precision_of_the_threshold_that_is_set(page, index_folder, answered):
     threshold = ReplyIndex.load(index_folder).calibration.threshold
     ask(page, answered)
-    expected = f"On 40 held-out pairs, the threshold of {threshold:.2f} has a precision of 75% (among the whole index)"
+    expected = f"On 40 held-out pairs, the threshold of {threshold:.2f} has a precision of 75%"
     page.get_by_text(f"{expected} and a coverage of 50%.", exact=True).wait_for()
     assert page.locator("body").inner_text().count("precision") == 1
     assert not page.get_by_role("slider", name="Threshold").is_visible()
@@ -231,9 +232,9 @@ def test_one_sentence_says_the_precision_of_the_threshold_that_is_set(page, inde
     assert slider.input_value() == f"{threshold:.2f}".rstrip("0").rstrip(".")
     slider.press("End")
     page.get_by_text("No suggestion").wait_for()
-    page.get_by_text("has a precision of 81% (among the whole index) and a coverage of 10%.").wait_for()
+    page.get_by_text("has a precision of 81% and a coverage of 10%.").wait_for()
     slider.press("Home")
-    page.get_by_text("has a precision of 50% (among the whole index) and a coverage of 100%.").wait_for()
+    page.get_by_text("has a precision of 50% and a coverage of 100%.").wait_for()
     assert page.locator("#suggested li").count() == 3
     assert page.locator("body").inner_text().count("precision") == 1
 
@@ -466,9 +467,13 @@ def test_space_requires_the_versions_of_the_project():
 
 def test_an_index_without_a_threshold_suggests_from_the_one_that_is_chosen(functions, model):
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
+    assert "<li>" in functions.suggest(index, "the dog", 2) and functions._thresholds(index)[1] == 0
+    index.no_threshold = "too few pairs"
+    assert functions._thresholds(index)[1] == functions._thresholds(index)[2] > 1  # the slider's end, above all scores
     best = index.suggest("the dog", 1, -np.inf)[0].score
     for threshold in (None, best + 0.1):
-        assert "choose one in the settings below" in functions.suggest(index, "the dog", 2, threshold)
+        shown = functions.suggest(index, "the dog", 2, threshold)
+        assert "No suggestion" in shown and ("settings below" in shown and "too few pairs" in shown) is (threshold is None)
     shown = functions.suggest(index, "the dog", 1, best - 0.1)
     assert shown.count("<li>") == 1 and "It answered" not in shown and "precision is unknown" in shown
 
