@@ -44,6 +44,7 @@ from trainer.preset_files import PRESETS
 # Of `conversations/pairs` in the real data: those in no training data of model_cards/base.
 DOMAINS = ("dailydialog", "dream", "empathetic_dialogues", "scotus_oral_arguments")
 SIZES = (300, 1_000, 3_000, 10_000)  # pairs
+UNTRAINED = ("bm25", "tfidf", "minilm")  # whose results do not depend on the number of pairs
 MARGIN = 0.02  # by which P@1 may be below that of the fine-tuned peer
 Score = Callable[[Material, Dataset, Queries], np.ndarray]  # (queries, responses)
 
@@ -157,7 +158,8 @@ def gain_interval(ours: Values, peer: Values) -> list[float]:
 
 def _measure_domain(material: Material, system: str, pairs: int, domain: str) -> dict[str, Any]:
     folder, pairs = _domain(material, domain), min(pairs, material.adapt_pairs)
-    file = _folder(material) / "results" / f"{folder.name}-{pairs}-{system}.json"
+    name = f"{folder.name}-{system}" if system in UNTRAINED else f"{folder.name}-{pairs}-{system}"
+    file = _folder(material) / "results" / f"{name}.json"
     is_ours = system in ("ours", "base") and material.real
     if file.is_file() and not is_ours:
         return json.loads(file.read_text(encoding="utf-8"))
