@@ -44,6 +44,12 @@ class Filters:
     bots: tuple[str, ...] = ()  # lowercased names of authors
     language: str | None = None  # ISO 639-1
     markdown: bool = False  # strip links and quoted lines before the text is measured
+    keep_salutations: bool = False  # or strip what `clean.letters` removes, with the rules for chats
+
+    @property
+    def strip_letters(self) -> bool:
+        """Whether salutations, signatures and the like are removed."""
+        return self.rules == "chat" and not self.keep_salutations
 
 
 PAPER = Filters()
@@ -97,7 +103,8 @@ def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper"
         action="store_true",
         help="after all rules, replace e-mail addresses, phone, card and account numbers, IP addresses, user names "
         "(@name, u/name), keys of services and URLs with credentials by [EMAIL], [PHONE] …; rename threads, and "
-        "sources that are not public; people's names in the text and the files of --comments stay as they are",
+        "sources that are not public; people's names in the text (except those that reading a chat log removes) and "
+        "the files of --comments stay as they are",
     )
     group.add_argument(
         "--phone_regions",
@@ -132,7 +139,8 @@ def read_filters(args: Any) -> Filters:
             raise InputError(f"--bots {args.bots}: holds no name; expected one per line")
     if args.language and args.language not in languages():
         raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
-    return Filters(args.filters, args.min_characters, bots, args.language, args.markdown)
+    keep = getattr(args, "keep_salutations", False)  # an option of the commands that read chat logs
+    return Filters(args.filters, args.min_characters, bots, args.language, args.markdown, keep)
 
 
 def phone_regions(args: Any) -> tuple[str, ...]:
@@ -161,6 +169,7 @@ def filter_settings(filters: Filters) -> dict[str, Any]:
         "names on the list of bots": len(filters.bots),
         "language": filters.language,
         "markdown": "stripped" if filters.markdown else None,
+        "salutations": "kept" if filters.keep_salutations else None,
     }
     settings = {"filters": filters.rules}
     return settings | {name: value for name, value in given.items() if value}

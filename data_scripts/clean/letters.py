@@ -1,0 +1,262 @@
+"""Removes from a message what belongs to its letter and not to what it says: salutation, addressee, closing, footer.
+
+A step that would leave no word is not taken, so that no text becomes empty. Names are those of `clean.names`; a
+salutation is also recognized by its capitalized words ("Hi Tunde,"). A greeting without a name ("Hi there,") stays.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from data_scripts.clean.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
+
+SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = "salutations", "closings and signatures", "device footers", "addressees"
+MENTIONS = f"names replaced by {NAME}"
+KINDS = (SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES, MENTIONS)
+
+_GREETING = re.compile(
+    rf"[\s*_¡]*(?:{pattern('greetings')})(?P<comma>,)?(?:[ \t\xa0]+(?:there|again|nochmal|de\snuevo))?[ \t\xa0]+",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"@?[^\W\d_](?:[\w'’-]*\w)?\.?", re.UNICODE)
+_BETWEEN = re.compile(r"[ \t\xa0]+")
+_JOINING, _ROLES, _NO_NAMES = words("joining"), words("roles"), words("no names")
+_SMALL = _JOINING | words("in signatures")
+_EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
+_TEAM = re.compile(r"[ \t]+(?:support|team)(?:[ \t]+team)?\b", re.IGNORECASE)
+_AFTER_NAME = re.compile(rf"[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*")
+_START = rf"(?:^|(?<=[\n.!?…;:)»{_EMOJI}]))[ \t\xa0]*"
+# In the middle of a sentence, only a capitalized phrase begins a closing.
+_STRONG, _WEAK, _THANKS = pattern("closings"), pattern("closings before a name"), pattern("thanks")
+_CLOSING = re.compile(
+    rf"(?:{_START}|(?P<flat>[ \t\xa0]))"
+    rf"(?P<phrase>(?i:(?P<strong>{_STRONG})|(?P<weak>{_WEAK})|(?P<thanks>{_THANKS})))(?!\w)"
+    r"(?P<after>[ \t\xa0]*[,!.:–—-]*[ \t\xa0]*)",
+    re.MULTILINE,
+)
+_DELIMITER = re.compile(r"\n--[ \t]*\n(?:.{0,80}(?:\n|$)){1,10}\Z")
+_INITIALS = re.compile(r"\s+\^[A-Z]\w{0,11}\s*$")
+_LAST_NAME_LINE = re.compile(r"(?:\s*\n\s*[–—~-]*|\s+[–—~-]{1,2})[ \t]*(?P<name>\w[\w .'’-]{0,40})\s*$")
+_DEVICE = pattern("device footers")
+_FOOTER = re.compile(rf"(?:\A|\n|(?<=[.!?,)\n])[ \t]*|\s(?=[A-Z]))\s*(?i:{_DEVICE})[^\n.!?]{{0,60}}\.?\s*\Z")
+_ADDRESSEE = re.compile(rf"\s*(?:{MENTION}(?:[,:;]|\s)+)+(?:[–—-]\s+)?")
+_NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
+_TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
+_THANKS_NAME = re.compile(
+    rf"\b(?i:{_THANKS}) (?P<name>(?:(?i:{'|'.join(sorted(TITLES))})\.? )?\w[\w'’-]+(?: [^\W\d_]\w+)?)"
+    r"(?=\s*[,!.](?:\s|$)|\s*$)"
+)
+_INTRODUCED = re.compile(rf"\b(?i:{pattern('introductions')})\s")
+_FULL_NAME = re.compile(r"\s*[^\W\d_]{2,}(?: [^\W\d_]{2,}){0,2}(?=\s*(?:[,.\n|–—-]|$))")
+_NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
+_NOBODY = Names()
+# RE2 finds every text that a step may change, except those with a speaker's name, and few others.
+SUSPECT = "|".join(
+    (
+        rf"\A[\s*_¡]*(?i:{pattern('greetings')})[\s,]|(?i:{pattern('introductions')})\s",
+        r"\A\s*<?@",
+        rf"(?:\A|[\s.!?…;:)»,])(?i:{_STRONG})(?:[^\pL]|\z)",
+        rf"(?i:{_WEAK}|{_THANKS})[,!.:–—-]*[ \t\r]*(?:\n|\pL[\pL'’-]*[.! ]*\z)",
+        rf"(?i:{_THANKS}) \p{{Lu}}",
+        r"\n--[ \t\r]*\n|\s\^[A-Z]\w{0,11}\s*\z",
+        rf"(?i:{pattern('hints of footers')})",
+    )
+)
+_HINTS_OF_THANKS, _HINTS_OF_FOOTERS = words("hints of thanks"), words("hints of footers")
+_HINTS_OF_CLOSINGS = words("hints of closings") | _HINTS_OF_THANKS
+_HAS_WORD = re.compile(r"\w")
+
+
+def strip_letter(text: str, names: Names, counts: Counter[str]) -> str:
+    """The text without salutation, addressee, closing, signature and footer; names that stay in it become `{name}`.
+
+    Args:
+        text: one message.
+        names: of the log's speakers.
+        counts: of `KINDS`; what is removed is added.
+    """
+    steps = ((FOOTERS, _without_footer), (CLOSINGS, _without_closing), (ADDRESSEES, _without_addressee),
+             (SALUTATIONS, _without_salutation))  # fmt: skip
+    stripped = original = text.replace("\r\n", "\n")
+    for kind, step in steps:
+        shorter = step(stripped, names)
+        if shorter != stripped:
+            counts[MENTIONS if shorter.count(NAME) > stripped.count(NAME) else kind] += 1
+            stripped = shorter
+    stripped, replaced = _name_those_thanked(stripped)
+    stripped, mentions = names.replace(stripped)
+    counts[MENTIONS] += replaced + mentions
+    return text if stripped == original else _with_capital(stripped.strip(), text)
+
+
+def names_in_letter(text: str) -> Iterator[str]:
+    """The names in the salutation and the signature of a text, and after "my name is"."""
+    greeting = _GREETING.match(text)
+    if greeting and not greeting["comma"] and (found := _end_of_name(text, greeting.end(), _NOBODY, None)):
+        yield text[greeting.end() : found[0]]
+    for match in chain(_CLOSING.finditer(text), _INTRODUCED.finditer(text)):
+        name = _FULL_NAME.match(text, match.end())
+        is_closing = match.re is _INTRODUCED or _after_signature(text, match, _NOBODY) is not None
+        if name and is_closing and all(map(_may_be_name, name[0].split())):
+            yield name[0].strip()
+
+
+def _may_be_name(word: str) -> bool:
+    return is_title_case(word) and word.casefold() not in _NO_NAMES
+
+
+def _with_capital(text: str, original: str) -> str:
+    """The text with a capital if the original has one, and the first word is an ordinary one (and not `iPhone`)."""
+    first = text.split(maxsplit=1)[0] if text else ""
+    is_lower = first.islower() and re.sub(r"['’,.!?:;]", "", first).isalpha()
+    return text[0].upper() + text[1:] if is_lower and original.lstrip(" \n*_¡")[:1].isupper() else text
+
+
+def _has_any(text: str, hints: Iterable[str]) -> bool:
+    """Whether a text has one of some parts, which takes much less time than the pattern that needs one of them."""
+    lower = text.casefold()
+    return any(hint in lower for hint in hints)
+
+
+def _unless_empty(shorter: str, text: str) -> str:
+    return shorter.strip() if shorter != text and _HAS_WORD.search(shorter) else text
+
+
+def _without_footer(text: str, names: Names) -> str:
+    return _unless_empty(_FOOTER.sub("", text), text) if _has_any(text, _HINTS_OF_FOOTERS) else text
+
+
+def _without_addressee(text: str, names: Names) -> str:
+    if match := _ADDRESSEE.match(text):
+        text = _unless_empty(text[match.end() :], text)
+    match = _NICK.match(text)
+    if match and _is_addressee(text, match, names):
+        text = _unless_empty(text[match.end() :], text)
+    return text
+
+
+def _is_addressee(text: str, match: re.Match[str], names: Names) -> bool:
+    nick, is_said_to_you = match["nick"], match["nick"].istitle() and _TO_YOU.match(text, match.end())
+    return names.is_speaker(nick) if match["mark"] == ":" or is_said_to_you else names.is_person(nick)
+
+
+def _without_salutation(text: str, names: Names) -> str:
+    greeting = _GREETING.match(text)
+    if not greeting:
+        return text
+    found = _end_of_name(text, greeting.end(), names, names.is_person if greeting["comma"] else None)
+    if not found:
+        return text
+    name_end, end = found
+    if _HAS_WORD.search(text[end:]):
+        return text[end:]
+    greeted = {word.strip(".,").casefold() for word in text[greeting.end() : name_end].split()}
+    return text if greeted <= TITLES | _ROLES else f"{text[: greeting.end()]}{NAME}{text[name_end:]}"
+
+
+def _end_of_name(text: str, start: int, names: Names, is_sure: Callable[[str], bool] | None) -> tuple[int, int] | None:
+    """The ends of the name that begins at `start`, and of what separates it from the text; None if there is none.
+
+    Names of persons need nothing after them; other speakers and capitalized words need punctuation or the line's end.
+    """
+    ends: list[tuple[int, str]] = []
+    position, has_title, sure_end = start, False, 0
+    while len(ends) < 5 and (match := _WORD.match(text, position)):
+        word = match[0].rstrip(".")
+        key = word.casefold()
+        is_title = key in TITLES
+        is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
+        is_name = is_initial or _may_be_name(word) or match[0].startswith("@")
+        if is_sure and not (is_title or is_sure(word)):
+            break
+        if not (is_title or is_name or names.knows(word) or key in _ROLES or (ends and key in _JOINING)):
+            break
+        if names.is_person(word) or (has_title and is_name):
+            sure_end = match.start() + len(word)
+        has_title |= is_title
+        ends.append((match.end() if is_title or is_initial else match.start() + len(word), key))
+        position = ends[-1][0]
+        if not (space := _BETWEEN.match(text, position)):
+            break
+        position = space.end()
+    while ends and ends[-1][1] in _JOINING:
+        ends.pop()
+    if ends and (team := _TEAM.match(text, ends[-1][0])):
+        ends.append((team.end(), ""))
+    if ends and (after := _AFTER_NAME.match(text, ends[-1][0])):
+        return ends[-1][0], after.end()
+    return (sure_end, max(sure_end, _skip_space(text, sure_end))) if sure_end else None
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = re.compile(r"[\s,!.]*").match(text, position)
+    return match.end() if match else position
+
+
+def _without_closing(text: str, names: Names) -> str:
+    shorter = _DELIMITER.sub("", text)
+    shorter = _unless_empty(_INITIALS.sub("", shorter) if shorter.count("^") == 1 else shorter, text)
+    for match in _CLOSING.finditer(shorter) if _has_any(shorter, _HINTS_OF_CLOSINGS) else ():
+        rest = _after_signature(shorter, match, names)
+        if rest is not None:
+            shorter = _unless_empty(shorter[: match.start()].rstrip(" \n,-–—") + rest, shorter)
+            break
+    signed = _LAST_NAME_LINE.search(shorter)
+    if signed and names.is_signed(signed["name"]):
+        shorter = _unless_empty(shorter[: signed.start()].rstrip(" ,"), shorter)
+    return shorter
+
+
+def _after_signature(text: str, match: re.Match[str], names: Names) -> str | None:
+    """What follows the signature after a closing phrase; None if the phrase closes nothing."""
+    if match["flat"] and not (match["strong"] and match["phrase"][0].isupper()):
+        return None
+    lines = text[match.end() :].split("\n")
+    if not match["strong"]:
+        return "" if _is_signed(match, lines, names) else None
+    if lines[0] and not _is_signature(lines[0], names):
+        return None
+    number = next((at for at, line in enumerate(lines) if line.strip() and not _is_signature(line, names)), len(lines))
+    return "".join(f"\n{line}" for line in lines[number:])
+
+
+def _is_signed(match: re.Match[str], lines: list[str], names: Names) -> bool:
+    """Whether a name, and nothing else, follows a phrase that is a closing only then."""
+    first, *others = [line.strip(" .,!") for line in lines if line.strip()] or [""]
+    is_below, words = not lines[0], first.split()
+    if not 0 < len(words) <= 3 or not all(_is_signature(line, names) for line in others):
+        return False
+    if not is_below and match["thanks"]:
+        return False
+    is_known = names.is_person(words[0])
+    is_name = "," in match["after"] and all(map(_may_be_name, words))
+    return is_known or is_name
+
+
+def _is_signature(line: str, names: Names) -> bool:
+    """Whether most of a line's words are names, numbers or addresses, and it is short."""
+    words = line.replace("|", " ").split()
+    if not words or len(line) > 120 or len(words) > (4 if line.isupper() else 15) or _NO_SIGNATURE.search(line):
+        return False
+    is_prose = [word == "I" or (word[0].islower() and "@" not in word and "." not in word[:-1]) for word in words]
+    is_small = [word.casefold().strip(",.") in _SMALL or names.is_person(word.strip(",.")) for word in words]
+    prose = sum(said and not small for said, small in zip(is_prose, is_small, strict=True))
+    is_opener = words[0].casefold().strip(",.!'’") in _NO_NAMES and not is_small[0]
+    return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
+
+
+def _name_those_thanked(text: str) -> tuple[str, int]:
+    """Replace the capitalized words of "Thanks Tunde,", whoever that is."""
+    if not _has_any(text, _HINTS_OF_THANKS):
+        return text, 0
+
+    def replace(match: re.Match[str]) -> str:
+        words = match["name"].split()
+        words = words[1:] if words[0].rstrip(".").casefold() in TITLES else words
+        if not words or not all(map(_may_be_name, words)):
+            return match[0]
+        return match[0].removesuffix(match["name"]) + NAME
+
+    named = _THANKS_NAME.sub(replace, text)
+    return named, named.count(NAME) - text.count(NAME)

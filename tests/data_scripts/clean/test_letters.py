@@ -1,0 +1,205 @@
+"""What is removed from a message as a letter's form, and what is not."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from data_scripts.clean.letters import (
+    ADDRESSEES,
+    CLOSINGS,
+    FOOTERS,
+    MENTIONS,
+    SALUTATIONS,
+    SUSPECT,
+    names_in_letter,
+    strip_letter,
+)
+from data_scripts.clean.names import Names
+
+SPEAKERS = [
+    *("Tunde Bello", "Ngozi Okafor", "Priya Sharma", "Weber, Frank", "marta.lopez@example.org", "Anne-Marie Blanc"),
+    *("Will Price", "Mark", "May Chen", "Grace", "Support", "Admin", "user123", "bob", "wes", "tom9", "Nimbus Support"),
+]
+NAMES = Names(SPEAKERS)
+
+SALUTED = [
+    ("Hi Tunde, the server is up.", "The server is up."),
+    ("Hello Mrs Okafor, we found it", "We found it"),
+    ("Hey Tom! it works", "It works"),
+    ("Dear Tunde Bello,\nyour order left", "Your order left"),
+    ("hi tunde, done", "done"),
+    ("hi will, done", "done"),
+    ("hello tunde your file is back", "your file is back"),
+    ("Good morning, Tunde. The fix is out", "The fix is out"),
+    ("Hi Tunde and Anna, all good", "All good"),
+    ("Hi Tunde 👋 your order left", "Your order left"),
+    ("Hi there Tunde - it left", "It left"),
+    ("Hi @tom9, try it", "Try it"),
+    ("Dear Dr. K. Smith, it left", "It left"),
+    ("Hi Nimbus Support team, help me", "Help me"),
+    ("Dear Sir or Madam, help me", "Help me"),
+    ("Dear customer, it left", "It left"),
+    ("Hallo Frau Weber, das ist da", "Das ist da"),
+    ("Sehr geehrte Damen und Herren, es fehlt", "Es fehlt"),
+    ("Liebe Anna, gerne", "Gerne"),
+    ("¡Hola María! ya está", "Ya está"),
+    ("Hola María: ya está", "Ya está"),
+    ("Estimado Sr. López, ya está", "Ya está"),
+    ("Bonjour Luc, c'est fait", "C'est fait"),
+    ("Chère Madame Martin,\n\nc'est fait", "C'est fait"),
+    ("Ciao Giulia, fatto", "Fatto"),
+    ("Olá João, feito", "Feito"),
+    ("Hi Tunde: iPhone 5 works", "iPhone 5 works"),
+]
+CLOSED = [
+    ("It works.\nBest regards,\nPriya\nNimbus Support | Help Center", "It works."),
+    ("It works. Best regards, Priya, Nimbus Support | Help Center", "It works."),
+    ("It works.\n\nKind regards,\n\nThe Nimbus Team\n+1 202 555 0143\nwww.nimbus.example", "It works."),
+    ("It works. Many thanks and kind regards, Priya", "It works."),
+    ("let me know Regards, bob", "let me know"),
+    ("It works.\nThanks,\nPriya", "It works."),
+    ("It works.\nCheers\nPriya Sharma", "It works."),
+    ("It works. Best, Priya", "It works."),
+    ("It works. - Priya", "It works."),
+    ("It works.\n\npriya", "It works."),
+    ("It works.\n-- \nPriya Sharma\nNimbus Inc.", "It works."),
+    ("It works, send us a note ^PS", "It works, send us a note"),
+    ("Erledigt. Mit freundlichen Grüßen Anna Schmidt", "Erledigt."),
+    ("Erledigt.\n\nViele Gruesse\nAnna", "Erledigt."),
+    ("Hecho. Saludos, Marta", "Hecho."),
+    ("C'est fait. Cordialement, Luc Martin", "C'est fait."),
+    ("Regards,\nPriya\n\nPS: I forgot the link", "PS: I forgot the link"),
+]
+WITH_FOOTER = [
+    ("It works\n\nSent from my iPhone", "It works"),
+    ("It works. Sent from my Samsung Galaxy S9", "It works."),
+    ("It works Sent from Mail for Windows 10", "It works"),
+    ("It works\nGet Outlook for Android", "It works"),
+    ("Klappt\n\nVon meinem iPhone gesendet", "Klappt"),
+    ("Funciona\nEnviado desde mi iPhone", "Funciona"),
+    ("Ça marche\nEnvoyé de mon iPhone", "Ça marche"),
+]
+ADDRESSED = [
+    ("wes: try it", "try it"),
+    ("Wes: try it", "Try it"),
+    ("@tom9 try it", "try it"),
+    ("@tom9 @someone_else, try it", "try it"),
+    ("<@U024BE7LH> try it", "try it"),
+    ("Tunde, you can try it", "You can try it"),
+    ("Will, you can try it", "You can try it"),
+]
+NAMED = [
+    ("Thanks Tunde, that helps", "Thanks {name}, that helps"),
+    ("thanks tunde, that helps", "thanks {name}, that helps"),
+    ("Thank you Mr. Adeyemi, that helps", "Thank you {name}, that helps"),
+    ("Sorry Will, no.", "Sorry {name}, no."),
+    ("Let me know, Grace.", "Let me know, {name}."),
+    ("I asked Tunde Bello to call", "I asked {name} to call"),
+    ("TUNDE will call", "{name} will call"),
+    ("Anne-Marie's order is late", "{name}'s order is late"),
+    ("Yes Mrs Okafor, it left", "Yes {name}, it left"),
+    ("ask user123 or @wes about it", "ask {name} or {name} about it"),
+    ("Marta will call", "{name} will call"),
+    ("ask Frank Weber", "ask Frank Weber"),  # Frank is an ordinary word, too
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "stripped"),
+    [
+        (kind, *case)
+        for kind, cases in {
+            SALUTATIONS: SALUTED,
+            CLOSINGS: CLOSED,
+            FOOTERS: WITH_FOOTER,
+            ADDRESSEES: ADDRESSED,
+            MENTIONS: NAMED,
+        }.items()
+        for case in cases
+    ],
+)
+def test_the_form_of_a_letter_is_removed_and_counted(kind, text, stripped):
+    counts = Counter()
+    assert strip_letter(text, NAMES, counts) == stripped
+    assert {name for name, number in counts.items() if number} == ({kind} if stripped != text else set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Hi, the server is down", "Hi there, how are you", "hello", "Hi I'm Tom, I have a problem",
+     "Hello Kitty is a brand", "HI MY ORDER IS LATE, PLEASE HELP", "hi will you come", "hi may i ask, is it open?",
+     "Hey Just wondering, is it open?", "Will is coming", "Mark it as done", "May I ask", "in April, May. Then",
+     "May, June and July", "Grace period is over", "Support is closed", "Admin rights are needed",
+     "bob up and down", "the will, the mark and the grace", "Please send my best regards to Maria",
+     "Regards to your family", "Sincerely, I think so", "Thanks for coming, sincerely.", "Love the new UI",
+     "Best thing ever", "Thanks, I will check it", "thanks, will do", "Thank you sir!", "Thanks Again!", "Cheers!",
+     "Take care", "It was sent from my office", "Sent from the warehouse on Monday.", "note: this is it",
+     "warning: disk full", "see tunde.com or tunde@example.org or /home/tunde", "@5pm it opens", "x^2 + ^y",
+     "Das ist gut. Danke, ich probiere es", "Hola, no funciona", "Bonjour, ça ne marche pas", "2 Thanks\nDone",
+     "it works.\n\n", " Thanks, it is sent\n", ""],
+)  # fmt: skip
+def test_ordinary_texts_stay_as_they_are(text):
+    counts = Counter()
+    assert strip_letter(text, NAMES, counts) == text
+    assert not counts.total()
+
+
+@pytest.mark.parametrize(
+    ("text", "stripped"),
+    [
+        ("Hi Tunde!", "Hi {name}!"),
+        ("Hi Chidi!", "Hi {name}!"),
+        ("Best regards, Priya", "Best regards, {name}"),
+        ("Sent from my iPhone", "Sent from my iPhone"),
+        ("@tom9", "{name}"),
+        ("Good day sir.", "Good day sir."),
+        ("Hi Tunde,\n\nThanks,\nPriya", "Hi {name}"),
+    ],
+)
+def test_no_text_becomes_empty(text, stripped):
+    assert strip_letter(text, NAMES, Counter()) == stripped
+
+
+def test_lines_may_end_as_on_windows():
+    letter = "Hi Tunde,\r\n\r\nplease sign in.\r\nIt helps.\r\n\r\nThanks,\r\nPriya\r\n-- \r\nNimbus\r\n"
+    assert pc.match_substring_regex(pa.array([letter[9:]]), SUSPECT)[0].as_py()
+    assert strip_letter(letter, Names(), Counter()) == "Please sign in.\nIt helps."
+    assert strip_letter("a\r\nb", Names(), Counter()) == "a\r\nb"
+
+
+def test_all_parts_of_a_letter_are_removed_together():
+    letter = "@tom9 Hi Tunde,\n\nplease sign in again.\n\nBest regards,\nPriya Sharma\nNimbus\n\nSent from my iPhone"
+    counts = Counter()
+    assert strip_letter(letter, NAMES, counts) == "please sign in again."
+    assert {kind: number for kind, number in counts.items() if number} == dict.fromkeys(
+        (SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES), 1
+    )
+
+
+def test_without_speakers_the_forms_are_found_and_names_in_sentences_are_not():
+    nobody = Names()
+    assert strip_letter("Hi Tunde, it left. Regards, Priya", nobody, Counter()) == "It left."
+    assert strip_letter("wes: I asked Tunde", nobody, Counter()) == "wes: I asked Tunde"
+
+
+def test_every_form_without_a_speakers_name_is_suspected_by_the_pattern_before_it():
+    texts = [text for text, _ in [*SALUTED, *CLOSED, *WITH_FOOTER, *ADDRESSED]]
+    changed = [text for text in texts if strip_letter(text, Names(), Counter()) != text]
+    assert len(changed) > 40
+    assert [text for text in changed if not pc.match_substring_regex(pa.array([text]), SUSPECT)[0].as_py()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Hi Chidi, done.\n\nBest regards,\nLena Vogt\nNimbus", ["Chidi", "Lena Vogt"]),
+        ("Hello, my name is Lena. How can I help?", ["Lena"]),
+        ("Hi, the server is down", []),
+        ("Thanks for coming", []),
+        ("my name is wrong. Regards, me", []),
+    ],
+)
+def test_names_are_learned_from_letters(text, names):
+    assert list(names_in_letter(text)) == names
