@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from data_scripts.pairs.engines import Database
 
-IN_ANOTHER_SOURCE = "in another source"
+IN_ANOTHER_SOURCE, AUTOMATIC = "in another source", "automatic"
 MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
@@ -55,6 +55,7 @@ class ConversationOptions:
     repliers: Sequence[str] = ()
     encoding: str | None = None
     date_order: str | None = None
+    keep_salutations: bool = False
     filters: str = "chat"
     markdown: bool = False
     min_characters: int = 0
@@ -207,9 +208,12 @@ def join_logs(
     Raises:
         InputError: a replier is not the author of any message.
     """
+    from data_scripts.chats.cleaning import strip_stored
     from data_scripts.pairs.engines import read_parquet
 
     messages, ready = stored
+    if filters.strip_letters:
+        report["removed from texts"] = strip_stored(scratch / MESSAGES_FILE, scratch / READY_FILE, filters)
     pairs = []
     if messages or not ready:
         table = read_parquet(database, [scratch / MESSAGES_FILE])
@@ -272,14 +276,19 @@ def _message_pairs(
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
+    from data_scripts.chats.automatic import leave_out_automatic
     from data_scripts.chats.turns import check_repliers, make_turns, thread_names
     from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)
-    read = messages.count().to_pyarrow().as_py()
+    read = _count(messages)
+    report["messages"] = {"read": read}
+    if filters.strip_letters:
+        messages = leave_out_automatic(messages)
+        report["messages"][AUTOMATIC] = read - _count(messages)
     turns = materialize(make_turns(messages), "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
-    report["messages"] = {"read": read, REPEATED: read - used, "in turns": used}
+    report["messages"] |= {REPEATED: read - report["messages"].get(AUTOMATIC, 0) - used, "in turns": used}
     removed = removal_rules(turns.text, turns.characters, turns.alphabetic, turns.speaker, turns.language, filters)
     turns = turns.mutate(rule=first_rule(removed))
     report["turns"] = count_values(turns, turns.rule, [*removed, KEPT])
@@ -300,6 +309,10 @@ def _message_pairs(
     return pairs.select("input", "thread", "source", response="text", asker="input_speaker", replier="speaker").select(
         *PAIR_SCHEMA.names, "asker", "replier"
     )
+
+
+def _count(table: ir.Table) -> int:
+    return table.count().to_pyarrow().as_py()
 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:

@@ -82,6 +82,13 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
         "(default: detected in each file)",
     )
+    group.add_argument(
+        "--keep_salutations",
+        action="store_true",
+        help="keep salutations, closings, signatures, device footers and addressees in texts, speakers' names instead "
+        "of {name}, and messages that a program sends in many threads (default: remove them, unless --filters is paper "
+        "or none)",
+    )
 
 
 def open_logs(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from data_scripts.chats.conversations import MESSAGES_FILE, join_logs, store_logs
+from data_scripts.chats.conversations import AUTOMATIC, MESSAGES_FILE, join_logs, store_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
 from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_up
@@ -53,13 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print what each log contains, and the next commands."""
+    filters = Filters("chat", keep_salutations=args.keep_salutations)
     for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
         print(log.path)
         try:
             sides = _show_columns(log)
             if args.repliers or any(each.startswith("speaker=") for each in args.columns or ()):
                 sides = None
-            repliers = _show_pairs(log, args.repliers, sides is not None)
+            repliers = _show_pairs(log, args.repliers, sides is not None, filters)
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
@@ -123,7 +124,7 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool) -> list[str]:
+def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filters) -> list[str]:
     """What was detected, the counts, and a few pairs of different threads.
 
     Returns the repliers, if they are clear, are not stated, and no column has the sides.
@@ -133,7 +134,6 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool) -> list[str]:
     from data_scripts.pairs.engines import connect
 
     report: Report = {}
-    filters = Filters("chat")
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         with connect(scratch) as database:
@@ -155,6 +155,9 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool) -> list[str]:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+    removed = report.get("removed from texts", {}) | {"automatic messages": report.get("messages", {}).get(AUTOMATIC)}
+    if shown := [f"{kind} {count:,}" for kind, count in removed.items() if count]:
+        print(f"removed: {', '.join(shown)}; --keep_salutations keeps them")
     _show_pauses(report, {gap for gap in gaps if gap and gap < math.inf})
     repliers: list[str] = []
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
@@ -208,7 +211,7 @@ def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], re
         "--encoding": args.encoding,
         "--date_order": args.date_order,
     }
-    words = [str(log.path)]
+    words = [str(log.path), *(["--keep_salutations"] if args.keep_salutations else [])]
     for option, value in options.items():
         if value:
             words += [option, *([value] if isinstance(value, str) else value)]

@@ -1,0 +1,96 @@
+"""Strips stored messages and ready pairs of salutations, signatures and the like (`clean.letters`), and counts them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data_scripts.clean.filters import Filters
+from data_scripts.clean.letters import KINDS, SUSPECT, names_in_letter, strip_letter
+from data_scripts.clean.measures import measure_language
+from data_scripts.clean.names import Names
+from data_scripts.files.parquet import parquet_writer
+
+BATCH_ROWS = 20_000
+SAMPLE = 20_000  # messages, in which is looked how names are used
+MEASURES = ("characters", "alphabetic", "language")
+
+
+def strip_stored(messages: Path, ready: Path, filters: Filters) -> dict[str, int]:
+    """Strip the texts in two files of `conversations.store_logs`, in place; returns what was removed, by kind."""
+    counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+    names = learn_names(messages)
+    _rewrite(messages, [("text", MEASURES)], names, filters, counts)
+    sides = [(side, tuple(f"{side}_{name}" for name in MEASURES)) for side in ("input", "response")]
+    _rewrite(ready, sides, names, filters, counts)
+    return dict(counts)
+
+
+def learn_names(messages: Path) -> Names:
+    """The names of the speakers of stored messages, and of those who are greeted; memory holds the distinct ones."""
+    speakers: set[str] = set()
+    with pq.ParquetFile(messages) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["speaker"]):
+            speakers.update(filter(None, pc.unique(batch["speaker"]).to_pylist()))
+    known = Names(speakers)
+    sample = list(islice(_texts(messages), SAMPLE))
+    texts = pa.array([text for _, text in sample], pa.string())
+    letters = texts.filter(pc.match_substring_regex(texts, SUSPECT)).to_pylist()
+    found = Counter(name for text in letters for name in names_in_letter(text))
+    names = Names([*speakers, *found])
+    in_letters = Counter(word.casefold() for name in found.elements() for word in name.split() if not known.knows(word))
+    names.learn(sample, in_letters)
+    return names
+
+
+def _texts(messages: Path) -> Iterator[tuple[str | None, str]]:
+    with pq.ParquetFile(messages) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["speaker", "text"]):
+            yield from zip(batch["speaker"].to_pylist(), batch["text"].to_pylist(), strict=True)
+
+
+def _rewrite(
+    path: Path, texts: Sequence[tuple[str, Sequence[str]]], names: Names, filters: Filters, counts: Counter[str]
+) -> None:
+    """Strip the texts in some columns of a file, each with the columns of its measures."""
+    with pq.ParquetFile(path) as file, parquet_writer(path.with_suffix(".new"), file.schema_arrow) as writer:
+        for batch in file.iter_batches(BATCH_ROWS):
+            table = pa.Table.from_batches([batch])
+            for column, measures in texts:
+                table = _strip_column(table, column, measures, names, filters, counts)
+            writer.add_table(table)
+    path.with_suffix(".new").replace(path)
+
+
+def _suspects(texts: pa.StringArray, names: Names) -> list[int]:
+    """The indices of the texts that may change; most texts need not be read by Python."""
+    flags = pc.match_substring_regex(texts, SUSPECT).to_pylist()
+    return [at for at, text in enumerate(texts.to_pylist()) if flags[at] or names.may_be_in(text)]
+
+
+def _strip_column(
+    table: pa.Table, column: str, measures: Sequence[str], names: Names, filters: Filters, counts: Counter[str]
+) -> pa.Table:
+    originals = table[column].combine_chunks()
+    stripped, changed = originals.to_pylist(), []
+    for at in _suspects(originals, names):
+        text = stripped[at]
+        stripped[at] = strip_letter(text, names, counts)
+        if stripped[at] != text:
+            changed.append(at)
+    if not changed:
+        return table
+    columns = {name: table[name].to_pylist() for name in measures}
+    for at in changed:
+        characters, alphabetic = len(stripped[at]), sum(map(str.isalpha, stripped[at]))
+        language = measure_language(stripped[at], characters, alphabetic, filters) if filters.language else ""
+        for name, value in zip(measures, (characters, alphabetic, language), strict=True):
+            columns[name][at] = value
+    for name, values in {column: stripped, **columns}.items():
+        field = table.schema.field(name)
+        table = table.set_column(table.schema.get_field_index(name), field, pa.array(values, field.type))
+    return table
