@@ -129,7 +129,8 @@ def _without_footer(text: str, names: Names) -> str:
 
 def _without_addressee(text: str, names: Names) -> str:
     if match := _ADDRESSEE.match(text):
-        text = _unless_empty(text[match.end() :], text)
+        end = names.skip_last_names(text, match.end() - 1)  # @Tunde Bello
+        text = _unless_empty(text[max(end, match.end()) :].lstrip(",: "), text)
     match = _NICK.match(text)
     if match and _is_addressee(text, match, names):
         text = _unless_empty(text[match.end() :], text)
@@ -168,7 +169,7 @@ def _end_of_name(text: str, start: int, names: Names, is_sure: Callable[[str], b
         is_title = key in TITLES
         is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
         is_name = is_initial or _may_be_name(word) or match[0].startswith("@")
-        if is_sure and not (is_title or is_sure(word)):
+        if is_sure and not (is_title or is_sure(word) or (ends and names.knows(word))):
             break
         if not (is_title or is_name or names.knows(word) or key in _ROLES or (ends and key in _JOINING)):
             break

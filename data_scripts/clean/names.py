@@ -162,7 +162,7 @@ class Names:
             start = self._start(text, match)
             if start is not None:
                 parts += [text[position : max(start, position)], NAME]
-                position, count = self._end(text, match.end()), count + 1
+                position, count = self.skip_last_names(text, match.end()), count + 1
         return "".join([*parts, text[position:]]), count
 
     def _start(self, text: str, match: re.Match[str]) -> int | None:
@@ -187,8 +187,8 @@ class Names:
         evidence = (word[0].isupper() and not is_other) + _is_addressed(text, start, match.end())
         return start if evidence > (key in self.ordinary) else None
 
-    def _end(self, text: str, end: int) -> int:
-        """Where a name ends, with the last names after it."""
+    def skip_last_names(self, text: str, end: int) -> int:
+        """Where a name that ends at `end` ends with the last names after it."""
         while (match := _LAST_NAME.match(text, end)) and match[1][0].isupper() and match[1].casefold() in self.last:
             end = match.end()
         return end
