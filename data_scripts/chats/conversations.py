@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from data_scripts.pairs.engines import Database
 
 IN_ANOTHER_SOURCE, AUTOMATIC = "in another source", "automatic"
+BETWEEN_PARTS = "between the parts of a long thread"
 MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
@@ -277,7 +278,7 @@ def _message_pairs(
     import ibis
 
     from data_scripts.chats.automatic import leave_out_automatic
-    from data_scripts.chats.turns import check_repliers, make_turns, thread_names
+    from data_scripts.chats.turns import check_repliers, divide_threads, make_turns, thread_names
     from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)
@@ -294,6 +295,13 @@ def _message_pairs(
     report["turns"] = count_values(turns, turns.rule, [*removed, KEPT])
     inputs = turns.select(answers="turn", input="text", input_rule="rule", input_speaker="speaker")
     joined = turns.filter(turns.rule == KEPT).left_join(inputs, "answers")
+    names = thread_names(turns, scratch)
+    divided = divide_threads(names)
+    if divided is not None:  # a pair of two parts could have a text in each of two splits
+        names = materialize(divided, "threads")
+        answering, answered = names.select(first="turn", part="thread"), names.select(second="turn", other="thread")
+        joined = joined.left_join(answering, joined.turn == answering.first)
+        joined = joined.left_join(answered, joined.answers == answered.second)
     losses = {
         "answer to nothing": joined.answers.isnull() & ~joined.lost,
         "message answered is not there": joined.lost,
@@ -303,9 +311,11 @@ def _message_pairs(
     }
     if repliers:
         losses["reply of another author"] = ~joined.speaker.isin(repliers).fill_null(False)
+    if divided is not None:
+        losses[BETWEEN_PARTS] = (joined.part != joined.other).fill_null(False)
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
-    pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(thread_names(turns, scratch), "turn")
+    pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
     return pairs.select("input", "thread", "source", response="text", asker="input_speaker", replier="speaker").select(
         *PAIR_SCHEMA.names, "asker", "replier"
     )

@@ -1,5 +1,6 @@
 """Joins messages to turns, finds the turn that each one answers and who answers, and names threads."""
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -109,6 +110,28 @@ def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
     heads = turns.select(root="turn", name=ibis.coalesce(turns.thread, turns.source) + "/" + turns.id)
     roots = read_parquet(turns.get_backend(), [file]).inner_join(heads, "root")
     return turns.filter(named).select("turn", "thread").union(roots.select("turn", thread="name"))
+
+
+FEW_THREADS = 100  # fewer threads would leave a split with only a few of them
+SHORTEST_PART = 20  # turns
+
+
+def divide_threads(names: ir.Table) -> ir.Table | None:
+    """The table of `thread_names` with long threads divided into parts by position; None if that is not needed.
+
+    It is if there are fewer than 100 threads: then one of more than a hundredth of all turns, and more than 20, is
+    divided into parts of so many turns. The first part keeps the name.
+    """
+    threads, turns = (
+        names.aggregate(threads=names.thread.nunique(), turns=names.count()).to_pyarrow().to_pylist()[0].values()
+    )
+    longest = max(SHORTEST_PART, math.ceil(turns / FEW_THREADS))
+    if threads >= FEW_THREADS or turns <= longest:
+        return None
+    part = (ibis.row_number().over(group_by="thread", order_by="turn") // longest).cast("int64")
+    divided = names.mutate(part=part)
+    suffix = ibis.ifelse(divided.part == 0, "", "/part " + (divided.part + 1).cast("string"))
+    return divided.select("turn", thread=divided.thread + suffix)
 
 
 SHOWN = 10  # authors, in a message

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
+from data_scripts.files.errors import one_line
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.calibration import check_precision, tabulate_thresholds
@@ -232,14 +233,14 @@ def _suggest(options: argparse.Namespace) -> None:
         index = index.only(read_texts(options.allowed))
     for text in options.texts or read_texts("-"):
         suggestions = index.suggest(text, options.k, options.threshold, options.diversity)
-        print(text)
+        print(one_line(text))
         for suggestion in suggestions:
             times = f"  ({suggestion.count:,} times)" if suggestion.count > 1 else ""
-            print(f"  {suggestion.score:8.3f}  {suggestion.text}{times}")
+            print(f"  {suggestion.score:8.3f}  {one_line(suggestion.text)}{times}")
             if suggestion.answer is not None:
-                print(f"            {suggestion.answer}")
+                print(f"            {one_line(suggestion.answer)}")
             if suggestion.question is not None:
-                print(f"            in reply to: {suggestion.question}")
+                print(f"            in reply to: {one_line(suggestion.question)}")
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from data_scripts.files.storage import LOCK, is_url, make_folder
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
-from trainer.adapt.comparison import compare, format_comparison
-from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
+from trainer.adapt.comparison import compare, describe_gain, format_comparison
+from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
@@ -79,8 +80,13 @@ def adapt_to_chats(
         comparison = compare(str(arguments.initialize_from), output / "model", adapted.pairs, adapted.choice, weight)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
-    print(" · ".join(f"{step} {elapsed:.1f} s" for step, elapsed in seconds.items()), end="\n\n")
-    print(_next_commands(output))
+    print(
+        f"read      {_describe_pairs(report)}",
+        f"model     {describe_gain(comparison, adapted.results['adaptation']['adapted'])}",
+        f"suggests  {describe_threshold(calibration)}",
+        *_where(output),
+        sep="\n",
+    )
     results = {
         **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
@@ -143,7 +149,7 @@ def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[
         f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
         "these\n"
     )
-    print(_suggest_commands(output))
+    print(f"read      {_describe_pairs(report)}", *_where(output), sep="\n")
     results = {"chats": {"report": report}}
     write_results(output / "results.json", results)
     return results
@@ -156,22 +162,18 @@ def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
     return parse_arguments([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
 
 
-def _next_commands(folder: Path) -> str:
-    """What to do with an adapted model."""
-    return f"""{_suggest_commands(folder)}
-Compare and encode sentences:
-  from modeling_convsim import Encoder
-  print(Encoder.from_pretrained("{folder / "model"}").encode(["Is the shop open on Friday?"]))
-Publish the model, without your texts:
-  python -m trainer.publish {folder} --hub_model_id OWNER/NAME"""
+def _describe_pairs(report: dict[str, Any]) -> str:
+    messages = f"{report['messages']['read']:,} messages, " if "messages" in report else ""
+    return f"{messages}{report['pairs']['written']:,} pairs in {report['threads']['threads']:,} conversations"
 
 
-def _suggest_commands(folder: Path) -> str:
-    return f"""Suggest replies in Python:
-  from modeling_convsim.suggestion import ReplyIndex
-  print(ReplyIndex.load("{folder / "replies"}").suggest("Is the shop open on Friday?"))
-Open the page:
-  python model_cards/space/app.py {folder / "replies"}"""
+def _where(folder: Path) -> list[str]:
+    """The lines on the files, and on what to do next."""
+    model = "model/, " if (folder / "model").is_dir() else ""
+    return [
+        f"files     {folder}: {model}replies/ (the index), pairs/, results.json",
+        f"next      python model_cards/space/app.py {shlex.quote(str(folder / 'replies'))} --open",
+    ]
 
 
 @contextmanager

@@ -180,6 +180,15 @@ def format_comparison(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
+def describe_gain(comparison: Comparison, is_adapted: bool) -> str:
+    """Whether adapting helped, and P@1 beside that of the others."""
+    outcome = "adapted" if is_adapted else "the base as it is, because adapting did not help for certain"
+    if not comparison.adapted:
+        return outcome
+    others = [f"{each[METRIC]:.3f} ({LABELS.get(name, name)})" for name, each in comparison.baselines.items()]
+    return f"{outcome}: P@1 {comparison.adapted[METRIC]:.3f}; {', '.join(others)}"
+
+
 def _value(scores: dict[str, Any], name: str, sign: str = "") -> str:
     low, high = scores[f"{name}{INTERVAL}"]
     return f"{scores[name]:{sign}6.3f}  [{low:{sign}.3f}, {high:{sign}.3f}]".ljust(24)

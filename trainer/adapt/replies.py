@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetDict
 
-from data_scripts.files.errors import InputError
+from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import tabulate_thresholds
@@ -100,7 +100,7 @@ def _measure(scores: np.ndarray, are_right: np.ndarray, threshold: float) -> dic
 
 
 def format_calibration(calibration: dict[str, Any]) -> str:
-    """A table of precision against coverage, the threshold of the index, and what it gives on test."""
+    """A table of precision against coverage, and what the threshold of the index gives on test."""
     lines = [
         f"best suggestion by threshold, for {calibration['pairs']:,} held-out messages ({calibration['measured_by']}), "
         "right if it answers to the same effect as the real reply",
@@ -108,19 +108,22 @@ def format_calibration(calibration: dict[str, Any]) -> str:
     ]
     for row in calibration["table"]:
         lines.append(f"  {row['threshold']:>9.3f}  {row['precision']:>9.1%}  {row['coverage']:>8.1%}")
-    if "no_threshold" in calibration:
-        return "\n".join([*lines, f"nothing is suggested unless asked: {calibration['no_threshold']}"])
-    lines.append(
-        f"the threshold of the index is {calibration['threshold']:.3f}: a precision of "
-        f"{calibration['min_precision']:.0%} or more with 90% confidence, for {calibration['coverage']:.1%} of messages"
-    )
     if test := calibration.get("test"):
-        right, suggestions = test["right"], test["suggestions"]
         lines.append(
-            f"on {test['messages']:,} test messages, which did not choose it: {suggestions:,} suggestions, "
-            f"{right:,} right" + (f" ({right / suggestions:.0%})" if suggestions else "")
+            f"the threshold of {calibration['threshold']:.3f} on {test['messages']:,} test messages, which did not "
+            f"choose it: {test['suggestions']:,} suggestions, {test['right']:,} right"
         )
     return "\n".join(lines)
+
+
+def describe_threshold(calibration: dict[str, Any]) -> str:
+    """What the index suggests by default."""
+    if "no_threshold" in calibration:
+        return f"nothing unless asked (threshold none): {calibration['no_threshold']}"
+    return (
+        f"with a score of {calibration['threshold']:.3f} or more, for {calibration['coverage']:.0%} of messages: "
+        f"{calibration['min_precision']:.0%} or more of the suggestions are right, with 90% confidence"
+    )
 
 
 def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str, Any]]:
@@ -148,8 +151,11 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
 
 def format_examples(examples: list[dict[str, Any]]) -> str:
     """The examples as text."""
+    printed = [
+        {name: value if name == "score" else one_line(value) for name, value in each.items()} for each in examples
+    ]
     return "\n\n".join(
         f"message     {each['message']}\nsuggestion  {each['suggestion']}  ({each['score']:.3f})\n"
         f"  given to  {each['in_reply_to']}\nreal reply  {each['reply']}"
-        for each in examples
+        for each in printed
     )

@@ -140,7 +140,7 @@ class TrainingLoop:
         return tqdm(
             total=int(self._plan.batch_sizes.sum(dtype=np.int64)),
             initial=self._progress.pairs,
-            unit=" pairs",
+            unit=" examples",
             unit_scale=True,
             smoothing=0.05,
             desc=self._context.folder.name,

@@ -59,6 +59,10 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
         assert baseline["candidates"] == adapted["candidates"] and baseline["split"] == "cross-validation"
         assert f"{baseline['p_at_1']:.3f}" in printed
 
+    closing = printed.splitlines()[-5:]
+    assert [line.split()[0] for line in closing] == ["read", "model", "suggests", "files", "next"]
+    assert f"{sum(pairs.values())} pairs" in closing[0] and f"P@1 {adapted['p_at_1']:.3f}" in closing[1]
+
     # fewer than 4,000 pairs are cross-validated: each is a query once
     chosen = results["adaptation"]
     assert chosen["queries"] == pairs["train"] + pairs.get("validation", 0)

@@ -12,7 +12,14 @@ from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.suggestion.test_suggestion import make_texts
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.replies import _calibrate, build_index, format_calibration, format_examples, suggest_examples
+from trainer.adapt.replies import (
+    _calibrate,
+    build_index,
+    describe_threshold,
+    format_calibration,
+    format_examples,
+    suggest_examples,
+)
 from trainer.adapt.suggestions import WEIGHTS, Suggested, choose_weight, suggest_by_weight
 
 
@@ -57,8 +64,11 @@ def test_the_threshold_is_chosen_on_held_out_messages_and_measured_on_test():
     assert result["test"] == {"messages": 80, "suggestions": reached.sum(), "right": 40} and 40 < reached.sum() < 50
     text = format_calibration(result | {"measured_by": "dev"})
     assert "for 80 held-out messages (dev), right if it answers to the same effect as the real reply" in text
-    assert "a precision of 80% or more with 90% confidence" in text
-    assert text.endswith(f"did not choose it: {reached.sum()} suggestions, 40 right ({40 / reached.sum():.0%})")
+    assert text.endswith(f"did not choose it: {reached.sum()} suggestions, 40 right")
+    described = describe_threshold(result)
+    assert (
+        f"a score of {result['threshold']:.3f} or more" in described and "80% or more of the suggestions" in described
+    )
     assert "test" not in _calibrate(index, suggested([True] * 50), None, 0.8, "judge")
 
 
@@ -73,7 +83,8 @@ def test_an_index_without_a_certain_threshold_has_none_and_says_why(right, messa
     index = Index([])
     result = _calibrate(index, suggested(right), make_pairs(5), 0.8, "judge")
     assert index.calibration is None and message in result["no_threshold"] and not result.keys() & {"threshold", "test"}
-    assert message in format_calibration(result | {"measured_by": "dev"}).splitlines()[-1]
+    assert describe_threshold(result).startswith("nothing unless asked") and message in describe_threshold(result)
+    assert format_calibration(result | {"measured_by": "dev"}).count("test messages") == 0
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +139,8 @@ def test_examples_are_some_short_held_out_messages():
         "reply": replies[messages[0]],
     }  # fmt: skip
     assert f"message     {messages[0]}\nsuggestion  to {messages[0]}  (0.500)\n" in format_examples(examples)
+    examples[0]["reply"] = "a\x1b[31mred\nline"
+    assert "a\\x1b[31mred line" in format_examples(examples)
     only_long = {"input": [long], "response": ["ho"]}
     assert [each["message"] for each in suggest_examples(index, Dataset.from_dict(only_long))] == [long]
     assert suggest_examples(index, None) == []
