@@ -24,7 +24,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("queries", nargs="*", default=QUERIES, help="new questions")
     parser.add_argument("--model", default="runs/quickstart/model", help="folder or Hub id (default: %(default)s)")
-    parser.add_argument("--threshold", type=float, default=0.0, help="lowest cosine (default: %(default)s)")
     options = parser.parse_args()
 
     try:
@@ -33,9 +32,7 @@ def main() -> None:
         parser.error(f"--model: {error}; `make train` trains the default")
     index = ReplyIndex.build(encoder, FAQ.keys(), side="input", answers=FAQ.values())
 
-    for query, suggestions in zip(
-        options.queries, index.suggest_many(options.queries, k=2, threshold=options.threshold), strict=True
-    ):
+    for query, suggestions in zip(options.queries, index.suggest_many(options.queries, k=2), strict=True):
         print(query)
         for suggestion in suggestions:
             print(f"{suggestion.score:6.3f}  {suggestion.text}  ->  {suggestion.answer}")
