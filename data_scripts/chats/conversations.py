@@ -296,7 +296,8 @@ def _message_pairs(
     inputs = turns.select(answers="turn", input="text", input_rule="rule", input_speaker="speaker")
     joined = turns.filter(turns.rule == KEPT).left_join(inputs, "answers")
     names = thread_names(turns, scratch)
-    divided = divide_threads(names)
+    has_links = messages.parent.notnull().any().to_pyarrow().as_py()  # a part of a tree would lose many pairs
+    divided = None if has_links else divide_threads(names)
     if divided is not None:  # a pair of two parts could have a text in each of two splits
         names = materialize(divided, "threads")
         answering, answered = names.select(first="turn", part="thread"), names.select(second="turn", other="thread")

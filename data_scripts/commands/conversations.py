@@ -41,7 +41,7 @@ the counts are printed and written to OUTPUT/report.json.
 
 Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
 of the same source that share a text of more than 20 characters, or that follow each other in the file if the later one
-begins with a text of the one before it.
+begins with a text of the one before it. Where messages in order are in fewer than 100 threads, long ones are divided.
 """
 
 import argparse
