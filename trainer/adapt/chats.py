@@ -28,7 +28,7 @@ from trainer.evaluation.registry import load_kind
 from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.preset_files import PRESETS
 from trainer.training.model import load_initial_config
-from trainer.training.run_folder import KIND
+from trainer.training.run_folder import KIND, remove_earlier_run
 
 BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
 
@@ -137,6 +137,7 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
 
 def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
+    remove_earlier_run(output)  # whose model would stand beside the index
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
     index = ReplyIndex.build(Encoder.from_pretrained(base), pairs["response"][:], questions=pairs["input"][:])

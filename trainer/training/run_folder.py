@@ -148,6 +148,16 @@ def _remove_unfinished(folder: Path) -> None:
             shutil.rmtree(path)
 
 
+def remove_earlier_run(folder: Path) -> None:
+    """Delete what an earlier run wrote to a folder that has the record of one.
+
+    Raises:
+        InputError: something else would be deleted with it.
+    """
+    _check_replaceable(folder, overwrite=True)
+    _delete_earlier_run(folder)
+
+
 def _delete_earlier_run(folder: Path) -> None:
     if not has_record(folder, KIND):
         return

@@ -101,6 +101,14 @@ def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_pat
     assert index.encoder.model.name_or_path == base
     assert index.suggest(CHATS[2][0], 1, -1.0)[0].question in [question for question, _ in CHATS[:5]]
     assert main(options(CHATS[:5])) == 2 and "holds a finished run" in capsys.readouterr().err
+    (tmp_path / "run" / "model").mkdir()
+    (tmp_path / "run" / "notes.txt").write_text("of the user")
+    (tmp_path / "run" / "model" / "mine.txt").write_text("of the user")
+    assert main(options(CHATS[:6], "--overwrite")) == 2 and "mine.txt is not a file" in capsys.readouterr().err
+    (tmp_path / "run" / "model" / "mine.txt").unlink()
+    assert main(options(CHATS[:6], "--overwrite")) == 0
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"replies", "pairs", "notes.txt", "results.json"}
+    assert not (tmp_path / "run" / "model").exists()
 
 
 @pytest.mark.parametrize(
