@@ -1,10 +1,13 @@
 """Opens a saved model of a folder or of the Hub, and explains why one cannot be opened."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import torch
 from huggingface_hub import errors, snapshot_download
+from huggingface_hub.utils import are_progress_bars_disabled
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -14,6 +17,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from data_scripts.files.folders import CHECKSUMS, find_damage
@@ -101,15 +105,28 @@ def load_model(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMulti
         raise ValueError(f"its type is {config.model_type!r}, expected one that starts with convsim_")
     is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])
     auto_class = AutoModelForPreTraining if is_multitask else AutoModel
-    model, loading = auto_class.from_pretrained(
-        name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
-    )
+    with _without_progress_bar():
+        model, loading = auto_class.from_pretrained(
+            name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
+        )
     if loading["missing_keys"]:
         raise ValueError(f"its weights lack {', '.join(sorted(loading['missing_keys']))}")
     damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
     if damaged:
         raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
     return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name, trust_remote_code=trust))
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    """Hides that of transformers for every file of weights, which takes a moment to read."""
+    was_enabled = logging.is_progress_bar_enabled() and not are_progress_bars_disabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
 
 
 def check_model_files(folder: Path, name: str) -> None:
