@@ -128,7 +128,7 @@ def test_index_of_truncated_vectors_agrees_with_a_brute_force_search(
     index = ReplyIndex.build(encoder, REPLIES, side, duplicate_cosine=1)
     assert index.vectors.shape == (len(REPLIES), 5)
     scores = truncate(untruncated.encode(QUERIES, query_side), 5) @ truncate(untruncated.encode(REPLIES, side), 5).T
-    for suggestions, row in zip(index.suggest_many(QUERIES, 4), scores, strict=True):
+    for suggestions, row in zip(index.suggest_many(QUERIES, 4, -np.inf), scores, strict=True):
         actual = [one.score for one in suggestions]
         np.testing.assert_allclose(actual, -np.sort(-row)[:4], rtol=5e-3)
         by_text = dict(zip(REPLIES, row, strict=True))
