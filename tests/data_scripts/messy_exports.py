@@ -28,7 +28,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.pairs.engines import connect
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support.csv"
-POLISH = ("Gdzie jest moja paczka?", "Będzie jutro, przepraszamy za opóźnienie.", "Dziękuję bardzo!", "Proszę bardzo.")
+POLISH = ("Gdzie jest moja paczka?", "Będzie jutro, przepraszamy za opóźnienie.", "1420-D", "Dziękuję bardzo!")
 JUNE = datetime(2026, 6, 1, 8)
 
 
@@ -57,18 +57,18 @@ class Export:
     name: str
     title: str
     write: Callable[[Path, list[Row]], object]
-    messages: int = 580
+    messages: int = 500
     options: dict[str, Any] = field(default_factory=dict)
     refused: str = ""
 
 
 def support_rows(number: int) -> list[Row]:
-    """The first messages of the support log, thread by thread; then the same again in other threads."""
+    """The first messages of the support log, thread by thread; then the same again a year later in other threads."""
     with SUPPORT.open(encoding="utf-8", newline="") as file:
         records = sorted(csv.DictReader(file), key=lambda record: int(record["Ticket #"]))
     rows = []
     for repeat, record in islice(((repeat, record) for repeat in count() for record in records), number):
-        time = datetime.strptime(record["Sent at"], "%d/%m/%Y %H:%M") + timedelta(days=14 * repeat)
+        time = datetime.strptime(record["Sent at"], "%d/%m/%Y %H:%M") + timedelta(days=364 * repeat)
         rows.append(Row(f"{record['Ticket #']}{repeat or ''}", time, record["From"], record["Message"]))
     return rows
 
@@ -346,7 +346,7 @@ EXPORTS = (
     Export("result.json", "Telegram, one chat", telegram),
     Export("all.json", "Telegram, all chats", all_telegram),
     Export("slack.zip", "Slack", slack),
-    Export("transcript.txt", "a transcript, a blank line between conversations", transcript),
+    Export("transcript.txt", "a transcript, a blank line between conversations", transcript, 600),
     Export("support.log", "IRC, times of day and notices", irc),
     Export("support.mbox", "mails with quotations and signatures", mails),
     Export("call.vtt", "subtitles of a call with names", subtitles),

@@ -102,7 +102,7 @@ def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
 def test_the_shipped_chats_are_read_without_options(capsys):
     assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
     output = capsys.readouterr().out
-    assert "580 messages gave 403 pairs" in output and "dates: DMY" in output
+    assert "the first 2,000 messages gave 1,357 pairs" in output and "dates: DMY" in output
     assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
 
 
