@@ -103,7 +103,7 @@ def test_train_on_chats_suggests_replies(
     (tmp_path / "table.csv").write_text("\n".join(rows), encoding="utf-8")
     words = ["--columns", "thread=ticket", "speaker=from", "--repliers", "Tom", "--base", "base", "-o", "run"]
     lines = run_example("train_on_chats.py", "table.csv", *words)
-    assert [line for line in lines if line.startswith("P@1 of ")]
+    assert [line for line in lines if line.startswith("P@1: how often")]
     assert "Where is my parcel?" in lines and lines[-1].startswith("  ") and lines[-1].endswith(" is here")
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
