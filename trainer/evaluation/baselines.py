@@ -24,7 +24,7 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
     index = _import_bm25s().BM25()
     index.index(_words(documents), show_progress=False)
     scores = np.zeros(candidates.shape, dtype=np.float32)
-    for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False)):
+    for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False, delay=1)):
         if words:  # bm25s rejects a query without words
             scores[row] = index.get_scores(words)[candidates[row]]
     return scores
@@ -38,7 +38,7 @@ def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: n
     document_vectors = vectorizer.fit_transform(documents)
     query_vectors = vectorizer.transform(queries)
     scores = np.empty(candidates.shape, dtype=np.float32)
-    for row in tqdm(range(len(scores)), desc="TF-IDF", unit=" queries", leave=False):
+    for row in tqdm(range(len(scores)), desc="TF-IDF", unit=" queries", leave=False, delay=1):
         scores[row] = (document_vectors[candidates[row]] @ query_vectors[row].T).toarray()[:, 0]
     return scores
 
