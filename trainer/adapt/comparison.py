@@ -4,7 +4,7 @@ Where a log is small, its held-out messages are those of cross-validation, each 
 the other folds, because the test split alone would say too little.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries,
 from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, rival_suggestions, suggest_by_weight, token_f1
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
-from trainer.encoders.protocol import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.bootstrap import INTERVAL
 
@@ -69,7 +69,9 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
         choice: what cross-validation chose, if there is no dev split.
         weight: that of the messages in the index of replies.
     """
-    peers = {PEER: load_encoder(PEER)} if installed_copy(PEER) != PEER else {}
+    peers: dict[str, SentenceEncoder] = {}
+    if installed_copy(PEER) != PEER:
+        peers[PEER] = _EncodedOnce(load_encoder(PEER))
     judge = Encoder.from_pretrained(base)
     if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
         return _compare_folds(choice, splits["train"], peers, judge, weight)
@@ -86,6 +88,19 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
     index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
     ours = suggest_by_weight(index, part.unknown, judge, [weight, *OURS.values()])
     return Comparison(*rankings, _summarize_suggestions(ours, weight, [part], peers | {"base": judge}, judge))
+
+
+class _EncodedOnce:
+    """An encoder that encodes a text once: each is in several folds, and the peer is slow."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self._encoder, self._vectors = encoder, dict[tuple[Side, str], np.ndarray]()
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        texts = list(texts)
+        if new := [text for text in dict.fromkeys(texts) if (side, text) not in self._vectors]:
+            self._vectors.update(zip(((side, text) for text in new), self._encoder.encode(new, side), strict=True))
+        return np.stack([self._vectors[side, text] for text in texts])
 
 
 def _compare_folds(

@@ -132,6 +132,20 @@ def test_rivals_never_suggest_the_message_itself_and_take_the_best_reply_or_mess
     assert found["fake, messages"][0] == "ten euros" and found.keys() >= {"bm25, replies", "tfidf, replies"}
 
 
+def test_a_peer_encodes_each_text_of_a_side_once():
+    asked = []
+
+    class Peer:
+        def encode(self, texts: list[str], side: str) -> np.ndarray:
+            asked.append((side, *texts))
+            return np.array([[float(text), len(side)] for text in texts])
+
+    once = comparison._EncodedOnce(Peer())
+    assert once.encode(["1", "2", "1"]).tolist() == [[1, 5], [2, 5], [1, 5]]
+    assert once.encode(["2", "3"]).tolist() == [[2, 5], [3, 5]] and once.encode(["3"], "query").tolist() == [[3, 5]]
+    assert asked == [("input", "1", "2"), ("input", "3"), ("query", "3")]
+
+
 def test_token_f1_counts_shared_words_with_repetitions():
     pairs = [("Ten euros!", "ten euros"), ("a a b", "a b c"), ("", "x"), ("a b", "c")]
     assert token_f1(*zip(*pairs, strict=True)) == pytest.approx([1, 4 / 6, 0, 0])
