@@ -157,7 +157,7 @@ def wrong_type(name: str, expected: str, value: Any) -> BrokenLineError:
 def required_text(values: Record, name: str) -> str:
     """A field that must be a text; raises BrokenLineError if it is not."""
     value = values.get(name)
-    if value is None:  # as of a call, or somebody who joined
+    if value is None and name in ("text", "content"):  # as of a call, or somebody who joined
         raise BrokenLineError("event without a text", f"{name} is null or missing")
     if not isinstance(value, str):
         raise wrong_type(name, "a text", value)

@@ -312,7 +312,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
                 "c.jsonl:3: wrong time (expected a number or a date such as 2026-03-31, found str)",
                 "c.jsonl:4: wrong time (expected a number or a date such as 2026-03-31, found float)",
                 "c.jsonl:5: wrong type (thread should be a text or a number, found list)",
-                "c.jsonl:6: wrong type (text should be a text, found NoneType)",
+                "c.jsonl:6: event without a text (text is null or missing)",
             ],
         ),
         (

@@ -180,7 +180,7 @@ def test_the_only_list_of_an_object_has_the_records(tmp_path):
     assert [(item.thread, item.speaker, item.text) for item in items] == [("1", "Ann", "Ann"), ("1", "Ben", "Ben")]
     assert log.detected == {"columns": "text=message thread=chat speaker=from"}
     _, log = read(tmp_path / "c.json", {"data": {"items": [rows[0], {"chat": 1, "from": "Ben"}]}})
-    assert "data.items 2: wrong type" in log.broken.examples[0]
+    assert "data.items 2: event without a text" in log.broken.examples[0]
     named, _ = read(tmp_path / "c.json", {"data": {"items": rows}}, text="message", thread="chat", speaker="from")
     assert named == items
     with pytest.raises(InputError, match="the columns are items, users; expected"):
