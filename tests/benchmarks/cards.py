@@ -22,7 +22,7 @@ ENCODERS = {
     "distilled_dan": "the same, and a teacher",
     "base": "conversations of 12 kinds, and a teacher",
 }
-SIZES = (300, 1_000, 3_000, 10_000)  # pairs of a domain
+SIZES = (300, 1_000, 3_000, 10_000)  # pairs of a domain; those that were measured are shown
 UNTRAINED = {"bm25": "BM25", "tfidf": "TF-IDF"}  # of the benchmarks `adapt_SIZE_DOMAIN_NAME`
 TRAINED = {"static": "`StaticEmbedding`, from scratch", "model2vec": "model2vec of all-MiniLM-L6-v2, trained"}
 MARGIN = 0.02  # which is subtracted from the P@1 of the peer `tuned`
@@ -64,21 +64,28 @@ def encoders() -> str:
 def own_chats() -> str:
     """The table of adapting: the mean of P@1 over the domains, by the number of pairs of a domain."""
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    sizes = [size for size in SIZES if f"adapt_{size}_tuned" in results]
 
     def untrained(title: str, peer: str) -> list[str]:
         domains = [entry["peer"] for name, entry in results.items() if re.fullmatch(rf"adapt_300_\w+_{peer}", name)]
-        return [title, _share(statistics.fmean(domains)), *[""] * len(SIZES)]
+        return [title, _share(statistics.fmean(domains)), *[""] * len(sizes)]
 
     def trained(title: str, peer: str, key: str = "peer", added: float = 0) -> list[str]:
-        return [title, "", *(_share(results[f"adapt_{size}_{peer}"][key] + added) for size in SIZES)]
+        return [title, "", *(_share(results[f"adapt_{size}_{peer}"][key] + added) for size in sizes)]
+
+    def gain(size: int) -> str:
+        entry = results[f"adapt_{size}_minilm"]
+        low, high = (f"{value:+.3f}" for value in entry["interval"])
+        return f"{entry['ours'] - entry['peer']:+.3f} [{low}, {high}]"
 
     rows = [untrained(title, peer) for peer, title in UNTRAINED.items()]
     rows += [trained(title, peer) for peer, title in TRAINED.items()]
-    rows.append(["all-MiniLM-L6-v2", _share(results["adapt_300_minilm"]["peer"]), *[""] * len(SIZES)])
+    rows.append(["all-MiniLM-L6-v2", _share(results["adapt_300_minilm"]["peer"]), *[""] * len(sizes)])
     rows.append(trained("all-MiniLM-L6-v2, fine-tuned", "tuned", added=MARGIN))
     rows.append(untrained("the base", "base"))
     rows.append(trained("**the base, adapted**", "minilm", key="ours"))
-    return _table(("", "untrained", *(f"{size:,} pairs" for size in SIZES)), rows)
+    rows.append(["minus all-MiniLM-L6-v2", "", *map(gain, sizes)])
+    return _table(("", "untrained", *(f"{size:,} pairs" for size in sizes)), rows)
 
 
 def speed() -> str:
@@ -130,9 +137,9 @@ def main() -> None:
     page = CARDS / "README.md"
     text = page.read_text(encoding="utf-8")
     for table in (encoders(), own_chats(), speed()):
-        head = table.partition("\n")[0]
-        text, replaced = re.subn(rf"^{re.escape(head)}\n(?:\|.*\n)*", lambda _, new=table: new, text, flags=re.M)
-        assert replaced == 1, f"{page}: no table with the head {head}"
+        head = re.escape(" | ".join(table.split(" | ")[:2]))  # the first two columns
+        text, replaced = re.subn(rf"^{head}.*\n(?:\|.*\n)*", lambda _, new=table: new, text, flags=re.M)
+        assert replaced == 1, f"{page}: no table that begins with {head}"
     page.write_text(text, encoding="utf-8")
 
 
