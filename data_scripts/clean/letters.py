@@ -37,7 +37,9 @@ _CLOSING = re.compile(
 )
 _DELIMITER = re.compile(r"\n--[ \t]*\n(?:.{0,80}(?:\n|$)){1,10}\Z")
 _INITIALS = re.compile(r"\s+\^[A-Z]\w{0,11}\s*$")
-_LAST_NAME_LINE = re.compile(r"(?:\s*\n\s*[–—~-]*|\s+[–—~-]{1,2})[ \t]*(?P<name>\w[\w .'’-]{0,40})\s*$")
+_LAST_NAME_LINE = re.compile(
+    r"(?:\s*\n\s*[–—~-]*|\s+[–—~-]{1,2}|(?<=[.!])\s+)[ \t]*(?P<name>\w[\w'’-]*\.?(?: \w[\w'’-]*\.?){0,3})\s*$"
+)
 _DEVICE = pattern("device footers")
 _FOOTER = re.compile(rf"(?:\A|\n|(?<=[.!?,)\n])[ \t]*|\s(?=[A-Z]))\s*(?i:{_DEVICE})[^\n.!?]{{0,60}}\.?\s*\Z")
 _ADDRESSEE = re.compile(rf"\s*(?:{MENTION}(?:[,:;]|\s)+)+(?:[–—-]\s+)?")

@@ -64,6 +64,11 @@ CLOSED = [
     ("It works.\nCheers\nPriya Sharma", "It works."),
     ("It works. Best, Priya", "It works."),
     ("It works. - Priya", "It works."),
+    (
+        "It works (10 % of the time. Or more.) All in one order please. Priya",
+        "It works (10 % of the time. Or more.) All in one order please.",
+    ),
+    ("It works. Have a nice day! Priya", "It works. Have a nice day!"),
     ("It works.\n\npriya", "It works."),
     ("It works.\n-- \nPriya Sharma\nNimbus Inc.", "It works."),
     ("It works, send us a note ^PS", "It works, send us a note"),
