@@ -224,7 +224,7 @@ def _build(options: argparse.Namespace) -> None:
         )
         index.save(options.output)
     kind = "replies" if options.side == "response" else "questions"
-    print(f"{options.output}: {len(index):,} distinct {kind} of {index.replies.counts.sum():,}")
+    print(f"{options.output}: {len(index):,} distinct {kind} of {index.total:,}")
 
 
 def _suggest(options: argparse.Namespace) -> None:

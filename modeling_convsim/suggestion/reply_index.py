@@ -113,6 +113,12 @@ class ReplyIndex:
         return int(self._numbers[-1]) + 1
 
     @property
+    def total(self) -> int:
+        """The number of texts that the index was built from, without blank ones."""
+        _, first = np.unique(self._numbers, return_index=True)
+        return int(self.replies.counts[first].sum())
+
+    @property
     def threshold(self) -> float:
         """The lowest score of a suggestion by default: infinite if `calibrate` has found no threshold."""
         if self.calibration:

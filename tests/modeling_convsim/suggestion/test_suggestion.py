@@ -112,7 +112,7 @@ def test_the_score_has_the_reply_and_the_best_of_the_messages_that_it_answered(e
     messages, replies = make_texts(40), make_texts(40, seed=1)
     replies[:3] = ["yes", "Yes!", "yes"]
     index = ReplyIndex.build(encoder, replies, questions=messages, message_weight=0.7, duplicate_cosine=1)
-    assert len(index) == 38 and len(index.vectors) == 40
+    assert len(index) == 38 and len(index.vectors) == 40 and index.total == 40
     u, asked = (encoder.encode(QUERIES, side).astype(np.float64) for side in ("query", "input"))
     v = encoder.encode(["yes"] * 3 + replies[3:], "response").astype(np.float64)
     scores = u @ v.T + 0.7 * asked @ encoder.encode(messages).astype(np.float64).T
