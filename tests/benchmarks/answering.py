@@ -115,7 +115,7 @@ def _benchmark(size: int, system: str, bar: float) -> Benchmark:
 
 
 BENCHMARKS = {
-    f"answer_{size}_{system.replace(', ', '_')}": _benchmark(size, system, 1)
+    f"suggest_answer_{size}_{system.replace(', ', '_')}": _benchmark(size, system, 1)
     for size in SIZES
     for system in ("ours, replies", "ours, messages", "minilm, replies", "minilm, messages", "bm25, messages")
 }
