@@ -182,9 +182,9 @@ def format_comparison(comparison: Comparison) -> str:
         lines.append(f"  {LABELS.get(name, name):<30} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
     lines += [
         "",
-        "right: how often the best suggestion of the known replies answers to the same effect as the real reply",
-        "(cosine of .6 by the base); token F1: the words that both share. By replies: the reply that fits the message",
-        "best; by messages: the reply to the most similar known message; the index of the adapted model uses both.",
+        "right: how often the best suggestion of the known replies answers to the same effect as the real",
+        "one (cosine of .6 by the base); F1: of their words. By replies: the reply that fits the message best;",
+        "by messages: the reply to the most similar known message. The index of the adapted model uses both.",
         f"  {'':<30} {'right':>6}  {'95% interval':<16} {'F1':>5}  adapted minus this (right)",
     ]
     for name, scores in comparison.suggestions.items():
