@@ -18,8 +18,7 @@ from starlette.middleware import Middleware
 
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import ThresholdRow
-from modeling_convsim.suggestion.examples import choose_examples
+from modeling_convsim.suggestion.calibration import ThresholdRow, choose_examples
 from modeling_convsim.suggestion.reply_index import Suggestion
 
 FOLDER = Path(__file__).parent

@@ -152,7 +152,8 @@ class Encoder:
         return self.embedding_size + (config.lexical_size if has_channel else 0)
 
     @property
-    def _has_query_vectors(self) -> bool:
+    def has_query_vectors(self) -> bool:
+        """Whether the vectors of the side "query" are others than those of the side "input"."""
         config = self.model.config
         return config.input_network or config.lexical_share > 0
 
@@ -231,7 +232,7 @@ class Encoder:
         """Raises the exceptions of `encode`; returns the side whose vectors are needed, and the batch size."""
         if side not in get_args(Side):
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
-        if side == "query" and not self._has_query_vectors:
+        if side == "query" and not self.has_query_vectors:
             side = "input"
         if side != "input" and not self._is_multitask:
             needed = {"response": "response head", "query": "input network or lexical channel"}[side]

@@ -12,8 +12,12 @@ from data_scripts.files.command_line import ArgumentParser, add_output_argument,
 from data_scripts.files.errors import one_line
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
-from modeling_convsim.suggestion.calibration import check_precision, tabulate_thresholds
-from modeling_convsim.suggestion.examples import choose_examples
+from modeling_convsim.suggestion.calibration import (
+    MIN_SUGGESTIONS,
+    check_precision,
+    choose_examples,
+    tabulate_thresholds,
+)
 from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
 from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
 from modeling_convsim.suggestion.search import import_extra
@@ -261,6 +265,8 @@ def _calibrate(options: argparse.Namespace) -> None:
     print("threshold  precision  coverage")
     for row in tabulate_thresholds(scores, are_right):
         print(f"{row.threshold:9.3f}  {row.precision:9.1%}  {row.coverage:8.1%}")
+    if len(scores) < MIN_SUGGESTIONS:  # what was calibrated before stays
+        raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
     index.examples = choose_examples(inputs)
     try:
         result = index.set_threshold(scores, are_right, options.precision)

@@ -1,16 +1,26 @@
 """The score threshold below which nothing is suggested, chosen for a precision on held-out pairs."""
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from modeling_convsim.encoding.encoder import Encoder
+from modeling_convsim.suggestion.deduplication import canonical_form
+from modeling_convsim.suggestion.search import CHUNK
+
 CONFIDENCE = 0.9  # that suggestions have the required precision
 GROWTH = 1.1  # of the number of suggestions, from a threshold to the next one that is tested
 STARTS = 4  # times as many suggestions at the first threshold of the next sequence
 MIN_SUGGESTIONS = 20  # of the rows of a table: the precision of fewer suggestions is unreliable
+# Of the sentence embeddings of a suggestion and the real reply: they answer to the same effect. Chosen by reading pairs
+# of replies of each cosine, after a first look at the coverage that .5 to .8 allow.
+RIGHT_COSINE = 0.6
+MAX_EXAMPLES = 5
+LONGEST_EXAMPLE = 60  # characters: one or two lines on a phone
 LEFT_OUT = 1_000  # questions of an index
 WRONG_BELOW = 0.8  # of the questions that an index lacks, the share whose most similar one is below its threshold
 ALONE = 0.5  # the threshold of an index whose questions all have the same answer
@@ -175,10 +185,31 @@ def choose_question_threshold(vectors: np.ndarray, answers: list[str] | None, du
     """
     chosen = np.random.default_rng(0).permutation(len(vectors))[:LEFT_OUT]
     numbers = np.unique(answers, return_inverse=True)[1] if answers else np.arange(len(vectors))
-    wrong = []
-    for row in chosen:
-        cosines = vectors.astype(np.float32) @ vectors[row].astype(np.float32)
-        is_other = numbers != numbers[row] if answers else cosines < duplicate_cosine
-        if is_other.any():
-            wrong.append(cosines[is_other].max())
-    return float(np.quantile(wrong, WRONG_BELOW)) if wrong else ALONE
+    left_out, wrong = vectors[chosen].astype(np.float32), np.full(len(chosen), -np.inf, np.float32)
+    for start in range(0, len(vectors), CHUNK):
+        cosines = left_out @ vectors[start : start + CHUNK].astype(np.float32).T  # (questions left out, part)
+        others = numbers[start : start + CHUNK]
+        is_other = numbers[chosen][:, None] != others if answers else cosines < duplicate_cosine
+        wrong = np.maximum(wrong, np.where(is_other, cosines, -np.inf).max(axis=1))
+    wrong = wrong[np.isfinite(wrong)]
+    return float(np.quantile(wrong, WRONG_BELOW)) if len(wrong) else ALONE
+
+
+def text_cosines(judge: Encoder, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """(texts,): the cosine of each text and the other one as a judge encodes them; 1 for variants, -1 for no text.
+
+    Variants have the same `canonical_form`.
+    """
+    cosines = (judge.encode(texts) * judge.encode(others)).sum(axis=1)
+    for row, (text, other) in enumerate(zip(texts, others, strict=True)):
+        if canonical_form(text) == canonical_form(other):
+            cosines[row] = 1
+        elif not text:
+            cosines[row] = -1
+    return cosines
+
+
+def choose_examples(messages: Iterable[str]) -> list[str]:
+    """Samples up to five distinct short messages of one line, with seed 0, which the page offers to try."""
+    short = [text for text in dict.fromkeys(messages) if text.isprintable() and 0 < len(text) <= LONGEST_EXAMPLE]
+    return [short[row] for row in np.random.default_rng(0).permutation(len(short))[:MAX_EXAMPLES]]

@@ -13,7 +13,13 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.suggestion.calibration import Calibration, choose_question_threshold, choose_threshold
+from modeling_convsim.suggestion.calibration import (
+    RIGHT_COSINE,
+    Calibration,
+    choose_question_threshold,
+    choose_threshold,
+    text_cosines,
+)
 from modeling_convsim.suggestion.deduplication import (
     Replies,
     canonical_form,
@@ -37,9 +43,6 @@ FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes 
 DIVERSITY = 0.0  # see `suggestion.deduplication.select_diverse`
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
 MESSAGE_WEIGHT = 0.5  # where nothing has chosen it: see `ReplyIndex`
-# Of the sentence embeddings of a suggestion and the real reply: they answer to the same effect. Fixed before anything
-# was measured with it, by reading pairs of replies of each cosine.
-RIGHT_COSINE = 0.6
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,8 @@ class ReplyIndex:
         queries = self.encoder.encode(texts, side=self._query_side)
         if not self._has_messages:
             return queries
-        return np.hstack([queries, self.message_weight * self.encoder.encode(texts)])
+        messages = self.encoder.encode(texts) if self.encoder.has_query_vectors else queries
+        return np.hstack([queries, self.message_weight * messages])
 
     def _suggest_for(self, texts: list[str], k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
         """Suggestions for some texts, from few rows or, if needed, from many."""
@@ -488,20 +492,6 @@ class ReplyIndex:
         )  # fmt: skip
         index.examples = settings.examples
         return index
-
-
-def text_cosines(judge: Encoder, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
-    """(texts,): the cosine of each text and the other one as a judge encodes them; 1 for variants, -1 for no text.
-
-    Variants have the same `canonical_form`.
-    """
-    cosines = (judge.encode(texts) * judge.encode(others)).sum(axis=1)
-    for row, (text, other) in enumerate(zip(texts, others, strict=True)):
-        if canonical_form(text) == canonical_form(other):
-            cosines[row] = 1
-        elif not text:
-            cosines[row] = -1
-    return cosines
 
 
 def _encode_halves(

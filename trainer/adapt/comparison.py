@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.reply_index import text_cosines
+from modeling_convsim.suggestion.calibration import text_cosines
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
 from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, rival_suggestions, suggest_by_weight, token_f1

@@ -10,8 +10,7 @@ from datasets import Dataset, DatasetDict
 from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import tabulate_thresholds
-from modeling_convsim.suggestion.examples import choose_examples
+from modeling_convsim.suggestion.calibration import choose_examples, tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.suggestions import Suggested, choose_weight, suggest_by_weight
 

@@ -9,8 +9,8 @@ from datasets import Dataset
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import RIGHT_COSINE, text_cosines
 from modeling_convsim.suggestion.deduplication import canonical_form
-from modeling_convsim.suggestion.reply_index import RIGHT_COSINE, text_cosines
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
 

@@ -9,6 +9,7 @@ from scipy.stats import beta, binomtest
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import (
     MIN_SUGGESTIONS,
+    choose_examples,
     choose_threshold,
     tabulate_thresholds,
 )
@@ -137,3 +138,12 @@ def test_a_judge_decides_what_is_right(encoder):
     index = ReplyIndex.build(encoder, ["a dog"], duplicate_cosine=1)
     _, are_right = index.score_pairs(["the cat", "a house"], ["no dog", "a house"], Judge())
     assert are_right.tolist() == [True, False]
+
+
+def test_examples_are_some_distinct_short_messages_of_one_line():
+    unsuitable = ["", "two\nlines", "a" * 61]
+    messages = [f"message {n}" for n in range(20)]
+    chosen = choose_examples([*unsuitable, *messages, *messages])
+    assert len(set(chosen)) == len(chosen) == 5 and set(chosen) < set(messages)
+    assert chosen == choose_examples([*unsuitable, *messages]) != messages[:5]
+    assert choose_examples(["b", *unsuitable]) == ["b"] and choose_examples([]) == []

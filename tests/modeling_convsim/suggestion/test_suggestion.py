@@ -11,8 +11,7 @@ import torch
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.suggestion import ReplyIndex, search
-from modeling_convsim.suggestion.calibration import choose_threshold
-from modeling_convsim.suggestion.reply_index import text_cosines
+from modeling_convsim.suggestion.calibration import choose_threshold, text_cosines
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 

@@ -58,6 +58,16 @@ def test_without_a_sufficient_threshold_nothing_is_suggested_unless_asked(folder
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
+def test_too_few_pairs_leave_an_earlier_calibration(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
+    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1") == 0
+    before = (tmp_path / "index" / "index.json").read_text()
+    parquet.write_table(parquet.read_table(pairs).slice(0, 19), tmp_path / "few.parquet")
+    assert run("calibrate", tmp_path / "index", tmp_path / "few.parquet", "--precision", "0.1") == 2
+    assert "19 held-out pairs, expected 20 or more" in capsys.readouterr().err
+    assert (tmp_path / "index" / "index.json").read_text() == before
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys, suffix):
     table = tmp_path / f"faq{suffix}"
