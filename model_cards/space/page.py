@@ -308,7 +308,8 @@ def _thresholds(index: ReplyIndex) -> tuple[int, float, int]:
     """The lowest threshold that the page offers, that of the index, and the highest one, above all scores."""
     rows = index.calibration.table if index.calibration else []
     known = [each for each in (index.threshold, *(row.threshold for row in rows)) if math.isfinite(each)]
-    lowest, highest = math.floor(min(0, *known, 0)), math.ceil(max(1.01 + index.message_weight, *known, 0))
+    bound = 1.01 + index.message_weight + index.consensus_weight
+    lowest, highest = math.floor(min(0, *known, 0)), math.ceil(max(bound, *known, 0))
     return lowest, round(min(max(index.threshold, lowest), highest), 2), highest
 
 

@@ -20,6 +20,7 @@ from modeling_convsim.suggestion.calibration import (
     choose_threshold,
     text_cosines,
 )
+from modeling_convsim.suggestion.consensus import PEERS, agreement
 from modeling_convsim.suggestion.deduplication import (
     Replies,
     canonical_form,
@@ -65,8 +66,9 @@ class ReplyIndex:
 
     An index of side "response" suggests replies. The score of a reply is the model's, u' . v', and, if the index holds
     the messages that replies answered, u' . v' + w u . u_m: the cosine of the text and such a message, with the weight
-    `message_weight`; of several messages, the best one counts. One of side "input" finds questions (FAQ): the score is
-    the cosine of sentence embeddings.
+    `message_weight`; of several messages, the best one counts. With a `consensus_weight`, this multiple of the reply's
+    agreement with the other good ones is added (`consensus.agreement`). One of side "input" finds questions (FAQ): the
+    score is the cosine of sentence embeddings.
 
     A text is never answered by itself, and one without a token that the model knows gets no suggestion.
     """
@@ -83,6 +85,7 @@ class ReplyIndex:
         message_weight: float = 0.0,
         no_threshold: str | None = None,
         question_threshold: float | None = None,
+        consensus_weight: float = 0.0,
     ) -> None:
         """Takes the parts that `build` and `load` create.
 
@@ -98,9 +101,11 @@ class ReplyIndex:
             message_weight: As in `build`.
             no_threshold: Why `calibrate` has found no threshold.
             question_threshold: The threshold of an index of questions before `calibrate`.
+            consensus_weight: See the class.
         """
         self.encoder, self.replies, self.side = encoder, replies, side
         self.duplicate_cosine, self.message_weight = duplicate_cosine, message_weight
+        self.consensus_weight = consensus_weight
         self.calibration, self.no_threshold, self.question_threshold = calibration, no_threshold, question_threshold
         self._numbers = replies.numbers()
         self._has_messages = vectors.shape[1] > encoder.vector_size(side)
@@ -243,8 +248,10 @@ class ReplyIndex:
 
     def _suggest_for(self, texts: list[str], k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
         """Suggestions for some texts, from few rows or, if needed, from many."""
-        queries = self.encode_messages(texts)
-        suggestions, is_final = self._suggest_among(FEW * k, texts, queries, k, threshold, diversity)
+        queries, few = self.encode_messages(texts), FEW * k
+        if self.consensus_weight:
+            few = max(few, PEERS + 1)  # one may be the text itself
+        suggestions, is_final = self._suggest_among(few, texts, queries, k, threshold, diversity)
         if not is_final.all():
             retried = np.flatnonzero(~is_final)
             again = [texts[query] for query in retried]
@@ -258,23 +265,46 @@ class ReplyIndex:
     ) -> tuple[list[list[Suggestion]], np.ndarray]:
         """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any."""
         scores, rows = self.search(queries, count)  # (queries, count), best first
+        is_own = self._find_own(texts, rows)
+        if self.consensus_weight:
+            scores = scores + self.consensus_weight * agreement(scores, ~is_own, self._embed_rows(rows))
+            order = np.argsort(-scores, axis=1, kind="stable")
+            scores, rows, is_own = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_own))
         reaches = (scores >= threshold) & self.encoder.knows(texts)[:, None]
         candidates, best = [], []
-        for text, found, each, reached in zip(texts, rows, scores, reaches, strict=True):
-            allowed = np.flatnonzero(reached)
-            _, first = np.unique(self._numbers[found[allowed]], return_index=True)  # the best row of each reply
-            allowed = allowed[np.sort(first)]
-            if self.side == "response":
-                own = canonical_form(text)
-                allowed = allowed[[canonical_form(self.replies.texts[row]) != own for row in found[allowed]]]
-            candidates.append(found[allowed])
-            best.append(each[allowed])
+        for found, each, allowed in zip(rows, scores, reaches & ~is_own, strict=True):
+            positions = np.flatnonzero(allowed)
+            _, first = np.unique(self._numbers[found[positions]], return_index=True)  # the best row of each reply
+            positions = positions[np.sort(first)]
+            candidates.append(found[positions])
+            best.append(each[positions])
         suggestions = [
             [self._suggestion(candidates[query][position], best[query][position]) for position in positions]
             for query, positions in enumerate(self._select(candidates, best, k, diversity))
         ]
         is_complete = np.array([len(suggested) == k for suggested in suggestions])
         return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self.vectors))
+
+    def _find_own(self, texts: list[str], rows: np.ndarray) -> np.ndarray:
+        """(queries, rows): whether a row's reply is the text that it would answer."""
+        if self.side == "input":
+            return np.zeros(rows.shape, dtype=bool)
+        own = [canonical_form(text) for text in texts]
+        return np.array(
+            [
+                [canonical_form(self.replies.texts[row]) == text for row in found]
+                for text, found in zip(own, rows, strict=True)
+            ]
+        )
+
+    def _embed_rows(self, rows: np.ndarray) -> np.ndarray:
+        """The sentence embeddings of the texts of rows, of any shape: (*rows, dimensions)."""
+        distinct, positions = np.unique(rows, return_inverse=True)
+        if self.side == "input":
+            embeddings = self.vectors[distinct].astype(np.float32)
+        else:
+            embeddings = self.encoder.encode([self.replies.texts[row] for row in distinct])
+        return embeddings[positions.reshape(rows.shape)]
 
     def _suggestion(self, row: int, score: float) -> Suggestion:
         texts, counts, companions = self.replies
@@ -287,15 +317,10 @@ class ReplyIndex:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
         if self.duplicate_cosine >= 1 and diversity == 0:
             return [list(range(min(k, len(rows)))) for rows in candidates]
-        needed = np.unique(np.concatenate(candidates))
-        if self.side == "input":
-            embeddings = self.vectors[needed].astype(np.float32)
-        else:
-            embeddings = self.encoder.encode([self.replies.texts[row] for row in needed])
-        selected = []
-        for rows, best in zip(candidates, scores, strict=True):
-            vectors = embeddings[np.searchsorted(needed, rows)]  # (candidates, dimensions)
-            distinct = np.arange(len(rows))
+        embeddings = self._embed_rows(np.concatenate(candidates))
+        ends, selected = np.cumsum([len(rows) for rows in candidates]), []
+        for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
+            distinct = np.arange(len(vectors))
             if self.duplicate_cosine < 1:
                 distinct = np.array(drop_near_duplicates(vectors, self.duplicate_cosine), dtype=np.int64)
             diverse = select_diverse(best[distinct], vectors[distinct], k, diversity)
@@ -344,7 +369,7 @@ class ReplyIndex:
         )
         return ReplyIndex(
             self.encoder, replies, self.vectors[rows], self.side, self.duplicate_cosine, self.calibration, None,
-            self.message_weight, self.no_threshold, self.question_threshold,
+            self.message_weight, self.no_threshold, self.question_threshold, self.consensus_weight,
         )  # fmt: skip
 
     def calibrate(
@@ -442,6 +467,7 @@ class ReplyIndex:
             replies=len(self),
             duplicate_cosine=self.duplicate_cosine,
             message_weight=self.message_weight,
+            consensus_weight=self.consensus_weight,
             calibration=self.calibration,
             no_threshold=self.no_threshold,
             question_threshold=self.question_threshold,
@@ -488,7 +514,7 @@ class ReplyIndex:
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
         index = cls(
             encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index,
-            settings.message_weight, settings.no_threshold, settings.question_threshold,
+            settings.message_weight, settings.no_threshold, settings.question_threshold, settings.consensus_weight,
         )  # fmt: skip
         index.examples = settings.examples
         return index

@@ -42,6 +42,7 @@ class IndexSettings:
     calibration: Calibration | None
     no_threshold: str | None  # why nothing is suggested by default: no threshold has the required precision
     question_threshold: float | None  # of an index of questions before it is calibrated
+    consensus_weight: float = 0.0  # of the agreement with the other good replies
     examples: list[str] = field(default_factory=list)  # held-out messages, which the page offers to try
 
 

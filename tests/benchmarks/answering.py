@@ -1,8 +1,8 @@
 """What an index suggests for held-out messages, by the reply, by the message that it answered, and by both.
 
-The base, which has not seen four of the domains, suggests from the first pairs of a domain; the weight of messages is
-chosen on two thirds and one third of these. Suggestions are compared with the real replies by the Universal Sentence
-Encoder (multilingual, version 3), which is in no system.
+The base, which has not seen four of the domains, suggests from the first pairs of a domain; the weights of messages and
+of their consensus are chosen on two thirds and one third of these. Suggestions are compared with the real replies by
+the Universal Sentence Encoder (multilingual, version 3), which is in no system.
 """
 
 import functools
@@ -20,7 +20,16 @@ from tests.benchmarks import adapting
 from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, load_minilm
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
-from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, choose_weight, rival_suggestions, suggest_by_weight
+from trainer.adapt.suggestions import (
+    BY_MESSAGES,
+    BY_REPLIES,
+    RIGHT_COSINE,
+    Suggested,
+    Weights,
+    choose_weights,
+    rival_suggestions,
+    suggest_by_weights,
+)
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.encoders.protocol import SentenceEncoder
@@ -30,7 +39,7 @@ SIZES = (300, 3_000, 10_000)  # pairs
 MESSAGES = 300
 USE_BATCH = 64  # texts
 COSINE, RIGHT = "cosine", "right"
-OURS = {"replies": 0.0, "messages": np.inf}  # what is compared -> weight of messages
+OURS = {"replies": BY_REPLIES, "messages": BY_MESSAGES}  # what is compared
 
 
 class _Judge:
@@ -77,8 +86,8 @@ def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) 
         encoders = {"minilm": _peer(material)} if who == "minilm" else {}
         return rival_suggestions(encoders, known, unknown)[system]
     encoder = Encoder.from_pretrained(base_of(material))
-    weight = OURS[way] if way else _choose(encoder, known)
-    return _suggest_by(encoder, known, unknown, weight).texts
+    weights = OURS[way] if way else _choose(encoder, known)
+    return _suggest_by(encoder, known, unknown, weights).texts
 
 
 def _peer(material: Material) -> SentenceEncoder:
@@ -86,14 +95,14 @@ def _peer(material: Material) -> SentenceEncoder:
     return SentenceTransformerEncoder(load_minilm()) if material.real else Encoder.from_pretrained(base_of(material))
 
 
-def _choose(encoder: Encoder, known: Dataset) -> float:
+def _choose(encoder: Encoder, known: Dataset) -> Weights:
     is_held_out = thread_numbers(known) % 3 == 0
     index = _build(encoder, known.select(np.flatnonzero(~is_held_out)))
-    return choose_weight(suggest_by_weight(index, known.select(np.flatnonzero(is_held_out)), encoder))
+    return choose_weights(suggest_by_weights(index, known.select(np.flatnonzero(is_held_out)), encoder))
 
 
-def _suggest_by(encoder: Encoder, known: Dataset, unknown: Dataset, weight: float) -> Suggested:
-    return suggest_by_weight(_build(encoder, known), unknown, encoder, [weight])[weight]
+def _suggest_by(encoder: Encoder, known: Dataset, unknown: Dataset, weights: Weights) -> Suggested:
+    return suggest_by_weights(_build(encoder, known), unknown, encoder, [weights])[weights]
 
 
 def _build(encoder: Encoder, known: Dataset) -> ReplyIndex:

@@ -22,6 +22,7 @@ from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
 from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
+from trainer.adapt.suggestions import Weights
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
@@ -76,8 +77,8 @@ def adapt_to_chats(
         index, calibration = build_index(output, adapted.pairs, adapted.choice, precision, judge)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
-        weight = calibration["message_weight"]
-        comparison = compare(str(arguments.initialize_from), output / "model", adapted.pairs, adapted.choice, weight)
+        weights = Weights(index.message_weight, index.consensus_weight)
+        comparison = compare(str(arguments.initialize_from), output / "model", adapted.pairs, adapted.choice, weights)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     print(

@@ -17,7 +17,16 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import text_cosines
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
-from trainer.adapt.suggestions import RIGHT_COSINE, Suggested, rival_suggestions, suggest_by_weight, token_f1
+from trainer.adapt.suggestions import (
+    BY_MESSAGES,
+    BY_REPLIES,
+    RIGHT_COSINE,
+    Suggested,
+    Weights,
+    rival_suggestions,
+    suggest_by_weights,
+    token_f1,
+)
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
@@ -28,7 +37,7 @@ PEER = "all-MiniLM-L6-v2"
 ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared
 MOST = 2_000  # held-out messages, and known pairs, whose suggestions are compared
 METRIC = "p_at_1"
-OURS = {"replies": 0.0, "messages": np.inf}  # name -> weight of messages
+OURS = {"replies": BY_REPLIES, "messages": BY_MESSAGES}
 LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
 
 
@@ -56,7 +65,7 @@ class _Part:
     threads: np.ndarray  # (unknown,)
 
 
-def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, weight: float) -> Comparison:
+def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, weights: Weights) -> Comparison:
     """Compare the adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
     Each of the others has `gain`, P@1 of the model (or the share of right suggestions) minus its own, with a paired
@@ -67,14 +76,14 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
         model: folder of the adapted model.
         splits: the pairs.
         choice: what cross-validation chose, if there is no dev split.
-        weight: that of the messages in the index of replies.
+        weights: those of the index of replies.
     """
     peers: dict[str, SentenceEncoder] = {}
     if installed_copy(PEER) != PEER:
         peers[PEER] = _EncodedOnce(load_encoder(PEER))
     judge = Encoder.from_pretrained(base)
     if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
-        return _compare_folds(choice, splits["train"], peers, judge, weight)
+        return _compare_folds(choice, splits["train"], peers, judge, weights)
     test = splits.get("test")
     if test is None or len(set(test["response"])) < FEWEST_REPLIES:
         return Comparison({}, {}, {})
@@ -86,8 +95,8 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
     known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
     part = _Part(splits["train"].select(known), test.select(rows), threads[rows])
     index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
-    ours = suggest_by_weight(index, part.unknown, judge, [weight, *OURS.values()])
-    return Comparison(*rankings, _summarize_suggestions(ours, weight, [part], peers | {"base": judge}, judge))
+    ours = suggest_by_weights(index, part.unknown, judge, [weights, *OURS.values()])
+    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": judge}, judge))
 
 
 class _EncodedOnce:
@@ -104,7 +113,7 @@ class _EncodedOnce:
 
 
 def _compare_folds(
-    choice: Choice, pairs: Dataset, peers: dict[str, SentenceEncoder], judge: Encoder, weight: float
+    choice: Choice, pairs: Dataset, peers: dict[str, SentenceEncoder], judge: Encoder, weights: Weights
 ) -> Comparison:
     threads, everything = thread_numbers(pairs), np.arange(len(pairs))
     parts = [
@@ -114,7 +123,7 @@ def _compare_folds(
     queries = [build_queries(part.unknown, part.threads) for part in parts]
     ranks = {"base": choice.gain.base, **_rank_others(queries, peers)}
     rankings = _summarize_ranks(choice.gain.adapted, ranks, "cross-validation", choice.gain.threads)
-    suggestions = _summarize_suggestions(choice.suggested, weight, parts, peers | {"base": judge}, judge)
+    suggestions = _summarize_suggestions(choice.suggested, weights, parts, peers | {"base": judge}, judge)
     return Comparison(*rankings, suggestions)
 
 
@@ -139,15 +148,15 @@ def _summarize_ranks(
 
 
 def _summarize_suggestions(
-    ours: dict[float, Suggested],
-    weight: float,
+    ours: dict[Weights, Suggested],
+    weights: Weights,
     parts: Sequence[_Part],
     encoders: dict[str, SentenceEncoder],
     judge: Encoder,
 ) -> dict[str, dict[str, Any]]:
     """Of each way to suggest; the first one is that of the index."""
     others = [rival_suggestions(encoders, part.known, part.unknown) for part in parts]
-    texts = {"adapted": ours[weight].texts} | {f"adapted, {name}": ours[each].texts for name, each in OURS.items()}
+    texts = {"adapted": ours[weights].texts} | {f"adapted, {name}": ours[each].texts for name, each in OURS.items()}
     texts |= {name: [text for each in others for text in each[name]] for name in others[0]}
     threads = np.concatenate([part.threads for part in parts])
     real = [text for part in parts for text in part.unknown["response"]]

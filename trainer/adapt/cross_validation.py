@@ -18,7 +18,7 @@ from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.ranking import FEWEST_REPLIES, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
-from trainer.adapt.suggestions import WEIGHTS, Suggested, choose_weight, suggest_by_weight
+from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights, choose_weights, suggest_by_weights
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
 from trainer.tasks import Task
@@ -39,17 +39,17 @@ class Choice:
         point: what it ends at; None is the base.
         gain: the gain of this procedure, on messages that did not choose.
         held_out: the rows of each fold.
-        suggested: by the weight of messages, the suggestions for the messages of all folds, each by the model and the
+        suggested: with each of some weights, the suggestions for the messages of all folds, each by the model and the
             index of the other folds.
-        weight: the best of these weights.
+        weights: the best of these.
     """
 
     start: Start
     point: Point | None
     gain: Gain
     held_out: list[np.ndarray]
-    suggested: dict[float, Suggested]
-    weight: float
+    suggested: dict[Weights, Suggested]
+    weights: Weights
 
 
 class CrossValidation:
@@ -102,9 +102,9 @@ class CrossValidation:
         for rows in tqdm(self._held_out, "suggestions", unit="fold", leave=False):
             outcomes.append(self._suggest(rows, point, judge))
             self._restore(base, base_share)
-        suggested = {weight: Suggested.join([each[weight] for each in outcomes]) for weight in outcomes[0]}
+        suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
         start = self._start(np.arange(len(self._pairs)))
-        return Choice(start, point, gain, self._held_out, suggested, choose_weight(suggested))
+        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested))
 
     def _restore(self, base: Interpolation, share: float) -> None:
         base.apply(self._model, 0.0)
@@ -137,8 +137,8 @@ class CrossValidation:
             start.weights.evaluate(self._model, functools.partial(measure, step))
         return Measured(queries.threads, base, points)
 
-    def _suggest(self, held_out: np.ndarray, point: Point | None, judge: Encoder) -> dict[float, Suggested]:
-        """The best suggestions for held-out messages, from an index of the other rows' replies, by weight."""
+    def _suggest(self, held_out: np.ndarray, point: Point | None, judge: Encoder) -> dict[Weights, Suggested]:
+        """The best suggestions for held-out messages, from an index of the other rows' replies, by their weights."""
         others = self._others(held_out)
         if point:
             start = self._start(others)
@@ -149,7 +149,7 @@ class CrossValidation:
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
         index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
-        result = suggest_by_weight(index, unknown, judge, (*WEIGHTS, np.inf))
+        result = suggest_by_weights(index, unknown, judge, (*CHOICES, BY_MESSAGES))
         self._model.train(was_training)
         return result
 

@@ -12,7 +12,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import choose_examples, tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.suggestions import Suggested, choose_weight, suggest_by_weight
+from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
 
 MOST_CALIBRATED = 5_000  # held-out messages
 EXAMPLES = 3
@@ -24,8 +24,8 @@ def build_index(
 ) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
-    The weight of messages, and the threshold for the required precision, are chosen on dev, or on the held-out folds of
-    cross-validation; the threshold is measured on test.
+    The weights of messages and consensus, and the threshold for the required precision, are chosen on dev, or on the
+    held-out folds of cross-validation; the threshold is measured on test.
 
     Args:
         folder: that of the run.
@@ -36,8 +36,8 @@ def build_index(
 
     Returns:
         The index, and its calibration: "pairs", "table" of threshold, precision and coverage, "min_precision",
-        "message_weight", "threshold" or "no_threshold" (why), and "test": the suggestions for the test messages that
-        reach the threshold.
+        "message_weight", "consensus_weight", "threshold" or "no_threshold" (why), and "test": the suggestions for the
+        test messages that reach the threshold.
 
     Raises:
         InputError: the folder holds something else.
@@ -46,14 +46,14 @@ def build_index(
     try:
         encoder = Encoder.from_pretrained(str(folder / "model"))
         index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:])
-        suggested = choice.suggested if choice else suggest_by_weight(index, _sample(splits["validation"]), judge)
-        weight = choice.weight if choice else choose_weight(suggested)
-        if weight:
-            index.message_weight = weight
-        else:
+        suggested = choice.suggested if choice else suggest_by_weights(index, _sample(splits["validation"]), judge)
+        weights = choice.weights if choice else choose_weights(suggested)
+        if not weights.message:
             index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:], message_weight=0)
-        calibration = {"measured_by": "cross-validation" if choice else "dev", "message_weight": weight}
-        calibration |= _calibrate(index, suggested[weight], splits.get("test"), precision, judge)
+        index.message_weight, index.consensus_weight = weights
+        calibration: dict[str, Any] = {"measured_by": "cross-validation" if choice else "dev"}
+        calibration |= {f"{name}_weight": value for name, value in weights._asdict().items()}
+        calibration |= _calibrate(index, suggested[weights], splits.get("test"), precision, judge)
         if "test" in splits:
             index.examples = choose_examples(splits["test"]["input"])
         index.save(folder / "replies")

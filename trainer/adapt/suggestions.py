@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -14,7 +15,19 @@ from modeling_convsim.suggestion.deduplication import canonical_form
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
 
-WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0)  # of the messages that replies answered: see `ReplyIndex`
+
+class Weights(NamedTuple):
+    """The parts of a score beside the model's: see `ReplyIndex`.
+
+    An infinite weight of messages is that of the messages alone.
+    """
+
+    message: float
+    consensus: float
+
+
+CHOICES = tuple(Weights(message, consensus) for consensus in (0.0, 1.0) for message in (0.0, 0.25, 0.5, 1.0, 2.0))
+BY_REPLIES, BY_MESSAGES = Weights(0.0, 0.0), Weights(np.inf, 0.0)
 ALONE = 1e4  # a weight with which the replies' own scores do not matter
 
 
@@ -44,25 +57,23 @@ class Suggested:
         return cls([text for part in parts for text in part.texts], scores, cosines)
 
 
-def suggest_by_weight(
-    index: ReplyIndex, pairs: Dataset, judge: Encoder, weights: Sequence[float] = WEIGHTS
-) -> dict[float, Suggested]:
-    """The suggestions of an index for the messages of held-out pairs by the weight of messages; its own one stays.
-
-    An infinite weight is that of the messages alone.
-    """
-    own, suggested = index.message_weight, {}
-    for weight in weights:
-        index.message_weight = ALONE if weight == np.inf else weight
+def suggest_by_weights(
+    index: ReplyIndex, pairs: Dataset, judge: Encoder, choices: Sequence[Weights] = CHOICES
+) -> dict[Weights, Suggested]:
+    """The suggestions of an index for the messages of held-out pairs with each of some weights; its own ones stay."""
+    own, suggested = (index.message_weight, index.consensus_weight), {}
+    for weights in choices:
+        index.message_weight = ALONE if weights.message == np.inf else weights.message
+        index.consensus_weight = weights.consensus
         texts, scores = index.best_suggestions(pairs["input"][:])
-        suggested[weight] = Suggested(texts, scores, text_cosines(judge, texts, pairs["response"][:]))
-    index.message_weight = own
+        suggested[weights] = Suggested(texts, scores, text_cosines(judge, texts, pairs["response"][:]))
+    index.message_weight, index.consensus_weight = own
     return suggested
 
 
-def choose_weight(suggested: Mapping[float, Suggested]) -> float:
-    """The weight whose suggestions are most like the real replies; of equal ones, the lowest."""
-    return max(WEIGHTS, key=lambda weight: suggested[weight].cosines.mean())
+def choose_weights(suggested: Mapping[Weights, Suggested]) -> Weights:
+    """The weights whose suggestions are most like the real replies; of equal ones, the first of `CHOICES`."""
+    return max(CHOICES, key=lambda weights: suggested[weights].cosines.mean())
 
 
 def rival_suggestions(

@@ -131,6 +131,32 @@ def test_the_score_has_the_reply_and_the_best_of_the_messages_that_it_answered(e
     assert [one.text for one in index.suggest(QUERIES[0], 5)] == [one.text for one in alone.suggest(QUERIES[0], 5)]
 
 
+def test_the_agreement_with_the_best_replies_is_added_to_the_score(encoder):
+    """Against a loop in float64: the expected cosine of a reply with one of the 20 best, which exclude the text."""
+    replies = [*make_texts(30, seed=1), QUERIES[0]]
+    index = ReplyIndex.build(encoder, replies, duplicate_cosine=1)
+    plain = index.suggest_many(QUERIES, 31)
+    embeddings = dict(zip(replies, encoder.encode(replies).astype(np.float64), strict=True))
+    index.consensus_weight = 1.5
+    for suggestions, known in zip(index.suggest_many(QUERIES, 31), plain, strict=True):
+        assert {one.text for one in suggestions} == {one.text for one in known} and len(known) in (30, 31)
+        peers = known[:20]
+        weights = np.exp([(one.score - known[0].score) / 0.1 for one in peers])
+        expected = {}
+        for one in known:
+            cosines = [embeddings[one.text] @ embeddings[peer.text] for peer in peers]
+            expected[one.text] = one.score + 1.5 * (weights * cosines).sum() / weights.sum()
+        for one in suggestions:
+            assert one.score == pytest.approx(expected[one.text], abs=1e-4)
+        assert [one.score for one in suggestions] == sorted([one.score for one in suggestions], reverse=True)
+    few = index.suggest_many(QUERIES, 3)
+    for few_of_query, all_of_query in zip(few, index.suggest_many(QUERIES, 31), strict=True):
+        assert few_of_query[0].score >= few_of_query[-1].score and few_of_query[0].text in {
+            one.text for one in all_of_query
+        }
+    assert index.only(replies[:5]).consensus_weight == 1.5
+
+
 def test_a_text_does_not_answer_itself_and_one_without_known_tokens_gets_nothing(encoder):
     index = ReplyIndex.build(encoder, ["The dog!", *make_texts(20)], duplicate_cosine=1)
     assert len(index.suggest("the dog", 30)) == 20 and len(index.suggest("the cat", 30)) == 21

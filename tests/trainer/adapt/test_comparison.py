@@ -14,10 +14,11 @@ from trainer.adapt.comparison import PEER, Comparison, compare, format_compariso
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import Gain
-from trainer.adapt.suggestions import Suggested, rival_suggestions, token_f1
+from trainer.adapt.suggestions import BY_MESSAGES, BY_REPLIES, Suggested, Weights, rival_suggestions, token_f1
 
 INPUTS = [f"question {number}" for number in range(30)]
 RESPONSES = [f"answer {number}" for number in range(30)]
+OWN = Weights(0.5, 1.0)
 PAIRS = Dataset.from_dict({"input": INPUTS, "response": RESPONSES, "thread": INPUTS})
 
 
@@ -46,10 +47,10 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
     monkeypatch.setattr(comparison, "ENOUGH", 30)
     monkeypatch.setattr(comparison, "ReplyIndex", SimpleNamespace(build=lambda encoder, *_, **__: encoder))
     suggested = {
-        weight: Suggested(["on monday"] * right + ["ten euros"] * (30 - right), np.zeros(30), np.zeros(30))
-        for weight, right in ((0.5, 12), (0.0, 9), (np.inf, 3))
+        weights: Suggested(["on monday"] * right + ["ten euros"] * (30 - right), np.zeros(30), np.zeros(30))
+        for weights, right in ((OWN, 12), (BY_REPLIES, 9), (BY_MESSAGES, 3))
     }
-    monkeypatch.setattr(comparison, "suggest_by_weight", lambda *_: suggested)
+    monkeypatch.setattr(comparison, "suggest_by_weights", lambda *_: suggested)
     monkeypatch.setattr(
         comparison, "text_cosines", lambda _, texts, real: np.array([text == "on monday" for text in texts])
     )
@@ -63,7 +64,7 @@ def hits(encoder: FakeEncoder) -> np.ndarray:
 
 
 def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(encoders):
-    result = compare("the/base", Path("run/model"), DatasetDict(train=KNOWN, test=PAIRS), None, 0.5)
+    result = compare("the/base", Path("run/model"), DatasetDict(train=KNOWN, test=PAIRS), None, OWN)
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result.adapted["p_at_1"] == pytest.approx(ours.mean())
@@ -86,7 +87,7 @@ def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(en
 
 
 def test_suggestions_are_right_by_the_judge_and_ours_come_first(encoders):
-    result = compare("the/base", Path("run/model"), DatasetDict(train=KNOWN, test=PAIRS), None, 0.5)
+    result = compare("the/base", Path("run/model"), DatasetDict(train=KNOWN, test=PAIRS), None, OWN)
     rows = result.suggestions
     assert list(rows)[:3] == ["adapted", "adapted, replies", "adapted, messages"]
     assert [rows[name]["right"] for name in list(rows)[:3]] == pytest.approx([12 / 30, 9 / 30, 3 / 30])
@@ -112,10 +113,10 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, m
     beaten = np.arange(30) % 2
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
-    suggested = {w: Suggested(["on monday"] * 30, np.zeros(30), np.zeros(30)) for w in (0.0, 0.5, np.inf)}
-    choice = Choice(None, None, gain, folds, suggested, 0.5)  # type: ignore[arg-type]
+    suggested = {w: Suggested(["on monday"] * 30, np.zeros(30), np.zeros(30)) for w in (OWN, BY_REPLIES, BY_MESSAGES)}
+    choice = Choice(None, None, gain, folds, suggested, OWN)  # type: ignore[arg-type]
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare("the/base", Path("run/model"), splits, choice, 0.5)
+        result = compare("the/base", Path("run/model"), splits, choice, OWN)
         assert result.adapted["p_at_1"] == pytest.approx(0.5) and result.adapted["split"] == "cross-validation"
         assert result.baselines["base"]["p_at_1"] == 0 and result.baselines["bm25"]["queries"] == 30
         assert result.suggestions["bm25, messages"]["right"] == result.suggestions["adapted"]["right"] == 1
@@ -154,5 +155,5 @@ def test_token_f1_counts_shared_words_with_repetitions():
 @pytest.mark.parametrize("pairs", [None, Dataset.from_dict({"input": ["a", "b"], "response": ["yes", "no"]})])
 def test_there_is_no_comparison_without_three_held_out_replies(encoders, pairs):
     splits = DatasetDict(train=KNOWN, **({"test": pairs} if pairs else {}))
-    result = compare("the/base", Path("run/model"), splits, None, 0.5)
+    result = compare("the/base", Path("run/model"), splits, None, OWN)
     assert result == Comparison({}, {}, {}) and "no comparison" in format_comparison(result)

@@ -17,7 +17,7 @@ from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
-from trainer.adapt.suggestions import WEIGHTS, Suggested
+from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights
 from trainer.command_line import build_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.training.context import RunContext
@@ -105,15 +105,15 @@ def validate(monkeypatch) -> Callable[..., Any]:
 
                 return SimpleNamespace(known=known, weights=weights)
 
-        def suggest(index: Any, some: Dataset, judge: str, weights: Any) -> dict[float, Suggested]:
+        def suggest(index: Any, some: Dataset, judge: str, choices: Any) -> dict[Weights, Suggested]:
             inputs = some["input"][:]
             assert not index.known & set(inputs) and index.known | set(inputs) == set(pairs["input"])
-            assert judge == 7 and weights == (*WEIGHTS, np.inf)  # the base, which is not trained
+            assert judge == 7 and choices == (*CHOICES, BY_MESSAGES)  # the base, which is not trained
             suggesting.append(index.weights)
             cosines = np.array([int(text) % 2 for text in inputs], float)
             return {
-                weight: Suggested(inputs, np.array(list(map(float, inputs))), cosines - abs(weight - 1))
-                for weight in weights
+                each: Suggested(inputs, np.array(list(map(float, inputs))), cosines - distance(each))
+                for each in choices
             }
 
         numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
@@ -124,7 +124,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "TrainingLoop", Loop)
         monkeypatch.setattr(module, "TrainableModel", lambda model, *_: model)
         monkeypatch.setattr(module, "Encoder", lambda model, _: model.weight.item())
-        monkeypatch.setattr(module, "suggest_by_weight", suggest)
+        monkeypatch.setattr(module, "suggest_by_weights", suggest)
         monkeypatch.setattr(module, "_FoldEncoder", lambda *_: None)
         monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
@@ -134,6 +134,10 @@ def validate(monkeypatch) -> Callable[..., Any]:
         return model, choice, held_out, suggesting
 
     return run
+
+
+def distance(weights: Weights) -> float:
+    return abs(weights.message - 1) + abs(weights.consensus - 1)
 
 
 def make_pairs(threads: int, responses: int = 9) -> Dataset:
@@ -157,10 +161,10 @@ def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_cho
     assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 3
     assert suggesting == [(11.5, 0.0)] * 3
     rows = [int(text) for text in chain(*held_out)]
-    assert choice.weight == 1 and {text for fold in choice.held_out for text in fold} == set(rows)
-    for weight, each in choice.suggested.items():
+    assert choice.weights == (1, 1) and {text for fold in choice.held_out for text in fold} == set(rows)
+    for weights, each in choice.suggested.items():
         assert each.scores.tolist() == rows and each.texts == list(map(str, rows))
-        assert each.cosines.tolist() == [row % 2 - abs(weight - 1) for row in rows]
+        assert each.cosines.tolist() == [row % 2 - distance(weights) for row in rows]
     assert model.weight.item() == 7  # the start
 
 

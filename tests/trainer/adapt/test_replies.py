@@ -20,7 +20,15 @@ from trainer.adapt.replies import (
     format_examples,
     suggest_examples,
 )
-from trainer.adapt.suggestions import WEIGHTS, Suggested, choose_weight, suggest_by_weight
+from trainer.adapt.suggestions import (
+    BY_MESSAGES,
+    BY_REPLIES,
+    CHOICES,
+    Suggested,
+    Weights,
+    choose_weights,
+    suggest_by_weights,
+)
 
 
 def make_pairs(count: int, name: str = "") -> Dataset:
@@ -50,9 +58,9 @@ def suggested(are_right: list[bool]) -> Suggested:
     return Suggested([""] * len(are_right), np.linspace(1, 0, len(are_right)), cosines)
 
 
-def choice_of(are_right: list[bool], weight: float = 0.5) -> Choice:
-    by_weight = {each: suggested(are_right if each == weight else [False] * len(are_right)) for each in WEIGHTS}
-    return Choice(None, None, None, [], by_weight, weight)  # type: ignore[arg-type]
+def choice_of(are_right: list[bool], weights: Weights) -> Choice:
+    by_weights = {each: suggested(are_right if each == weights else [False] * len(are_right)) for each in CHOICES}
+    return Choice(None, None, None, [], by_weights, weights)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_chosen_on_held_out_messages_and_measured_on_test():
@@ -99,13 +107,15 @@ def folder(tmp_path_factory, tiny_tokenizer):
 def test_the_index_holds_the_replies_of_the_training_split(folder, has_threshold, weight):
     splits = DatasetDict(train=make_pairs(6), test=make_pairs(24, "h"))
     judge = Encoder.from_pretrained(folder / "model")
-    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40, weight), 0.8, judge)
+    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40, Weights(weight, 1.0)), 0.8, judge)
     assert ("threshold" in calibration) is has_threshold
-    assert (calibration["measured_by"], calibration["message_weight"]) == ("cross-validation", weight)
+    assert calibration["measured_by"] == "cross-validation"
+    assert (calibration["message_weight"], calibration["consensus_weight"]) == (weight, 1)
     for each in (index, ReplyIndex.load(folder / "replies", judge)):
         assert each.replies.texts == splits["train"]["response"][:]
         assert each.replies.companions == splits["train"]["input"][:]
-        assert each.message_weight == weight and each.vectors.shape[1] == (2 if weight else 1) * judge.embedding_size
+        assert (each.message_weight, each.consensus_weight) == (weight, 1)
+        assert each.vectors.shape[1] == (2 if weight else 1) * judge.embedding_size
         assert (each.calibration and each.calibration.threshold) == calibration.get("threshold")
         assert bool(each.no_threshold) is not has_threshold
 
@@ -117,10 +127,11 @@ def test_on_dev_the_weight_with_the_suggestions_most_like_the_real_replies_is_ch
     judge = SimpleNamespace(encode=lambda texts: (np.array(texts)[:, None] == replies).astype(float))
     index, calibration = build_index(folder, DatasetDict(train=known, validation=known), None, 0.8, judge)
     assert calibration["measured_by"] == "dev" and calibration["pairs"] == 30
-    by_weight = suggest_by_weight(index, known, judge)
-    assert index.message_weight == calibration["message_weight"] == choose_weight(by_weight) == 2
-    assert by_weight[2].cosines.mean() > by_weight[0].cosines.mean() + 0.3
-    assert suggest_by_weight(index, known, judge, [np.inf])[np.inf].texts == known["response"][:]
+    by_weights = suggest_by_weights(index, known, judge)
+    assert index.message_weight == calibration["message_weight"] == 2 and choose_weights(by_weights) == (2, 0)
+    assert by_weights[Weights(2, 0)].cosines.mean() > by_weights[BY_REPLIES].cosines.mean() + 0.3
+    assert suggest_by_weights(index, known, judge, [BY_MESSAGES])[BY_MESSAGES].texts == known["response"][:]
+    assert (index.message_weight, index.consensus_weight) == (2, 0)
 
 
 def test_examples_are_some_short_held_out_messages():
