@@ -13,6 +13,7 @@ automatically. Of this package, they import only each other, relatively, because
 import functools
 import inspect
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -73,6 +74,9 @@ class ConvSimConfig(PreTrainedConfig):
             sentence embeddings: their dot product then also counts the tokens that both texts share. 0 for none;
             requires `normalize_response`. Training leaves the channel out. Not in the paper.
         lexical_share: The channel's share in a score, in [0, 1); with 0, nothing is appended.
+        context_weights: Weights of the earlier turns of a conversation in the vector of a text, of the newest first,
+            finite and 0 or more: see `modeling_convsim.encoding.context`. By default, earlier turns are ignored. Not in
+            the paper.
         nli_hidden_size: Hidden units of the NLI classifier.
         id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
             fine-tuned with other labels (`num_labels`).
@@ -99,6 +103,7 @@ class ConvSimConfig(PreTrainedConfig):
     input_network: bool = False
     lexical_size: int = 0
     lexical_share: float | int = 0.0
+    context_weights: list[float | int] = field(default_factory=list)
     nli_hidden_size: int = 512
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -147,6 +152,11 @@ class ConvSimConfig(PreTrainedConfig):
             raise ValueError(
                 f"lexical_share is {self.lexical_share}, expected at least 0 and below 1, and 0 without lexical_size"
             )
+
+    def validate_context_weights(self) -> None:
+        """Requires weights of earlier turns that are finite and 0 or more."""
+        if not all(math.isfinite(weight) and weight >= 0 for weight in self.context_weights):
+            raise ValueError(f"context_weights is {self.context_weights}, expected finite numbers of 0 or more")
 
     def validate_token_ids(self) -> None:
         """Requires special tokens that are in the vocabulary."""

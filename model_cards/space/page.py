@@ -96,7 +96,7 @@ def compare(index: ReplyIndex, text: str) -> str:
     return heat_map(sentences, vectors @ vectors.T)
 
 
-def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None) -> str:
+def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None, earlier: str = "") -> str:
     """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     Args:
@@ -104,11 +104,13 @@ def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None 
         text: The message.
         count: The maximum number of suggestions.
         threshold: The lowest score; by default, and if it is the same with two digits, that of the index.
+        earlier: Earlier messages of the conversation, one per line, the oldest first.
 
     Raises:
         gr.Error: The message is empty or not text, or a number is not one of those that the page offers.
     """
     _check_text(text)
+    _check_text(earlier)
     if not text.strip():
         raise _error("The message is empty.")
     if not isinstance(count, int | float) or not 1 <= count <= MAX_SUGGESTIONS:
@@ -119,7 +121,7 @@ def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None 
         threshold = index.threshold
     if threshold == math.inf:
         return f"<p>No suggestion. {NO_THRESHOLD} ({escape(str(index.no_threshold))}.)</p>"
-    suggestions = index.suggest(text, int(count), threshold)
+    suggestions = index.suggest(text, int(count), threshold, context=earlier.splitlines()[::-1])
     precision = describe_precision(index, threshold)
     if not suggestions:
         return f"<p>No suggestion: nothing in the index has a score of {threshold:.2f} or more. {precision}</p>"
@@ -279,13 +281,16 @@ def _add_suggestions(index: ReplyIndex) -> None:
     examples = _add_examples(index)
     button = gr.Button("Suggest", variant="primary")
     suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
+    has_context = bool(index.encoder.model.config.context_weights)
+    earlier = gr.Textbox(label="Earlier messages, one per line, the oldest first", lines=2, visible=has_context)
     with gr.Accordion("Settings", open=False):
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
         threshold = _threshold_slider(index)
     for slider in (count, threshold):
         # `suggest` checks the value, with a message; the slider would raise a TypeError.
         slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
-    inputs, ask, again = [message, count, threshold], partial(suggest, index), partial(_suggest_again, index)
+    inputs = [message, count, threshold, earlier]
+    ask, again = partial(suggest, index), partial(_suggest_again, index)
     gr.on([button.click, message.submit], ask, inputs, suggested, api_name="suggest", js=CLOSE_ERRORS)
     moved = [count.change, threshold.change]
     gr.on(moved, again, inputs, suggested, trigger_mode="always_last", api_visibility="private", js=CLOSE_ERRORS)
@@ -318,9 +323,9 @@ def _threshold_slider(index: ReplyIndex) -> gr.Slider:
     return gr.Slider(lowest, highest, own, step=0.01, label="Threshold: the lowest score of a suggestion")
 
 
-def _suggest_again(index: ReplyIndex, text: str, count: float, threshold: float) -> str:
+def _suggest_again(index: ReplyIndex, text: str, count: float, threshold: float, earlier: str) -> str:
     """Suggests after a slider was moved; without a message, there is nothing to suggest yet."""
-    return suggest(index, text, count, threshold) if text.strip() else ""
+    return suggest(index, text, count, threshold, earlier) if text.strip() else ""
 
 
 def _add_similarity(index: ReplyIndex) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from modeling_convsim.encoding.batch_tokenizer import (
     refuse_single_string,
     token_limit,
 )
+from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.loading import (
     check_model_files,
     download_model,
@@ -165,6 +166,7 @@ class Encoder:
         show_progress: bool = False,
         convert_to_tensor: bool = False,
         processes: int = 1,
+        contexts: Sequence[Sequence[str]] | None = None,
     ) -> Any:
         """Encodes texts.
 
@@ -178,6 +180,8 @@ class Encoder:
             show_progress: Show texts per second and the remaining time.
             convert_to_tensor: Return a `torch.Tensor` instead of a `numpy.ndarray`.
             processes: As in `stream`.
+            contexts: (texts,), the earlier turns of the conversation of each text, the newest first, which count by the
+                `context_weights` of the model's config. Not for responses.
 
         Returns:
             Vectors (texts, embedding_size), float32, in the order of the texts: an array, or a tensor on the CPU.
@@ -185,9 +189,17 @@ class Encoder:
         Raises:
             ValueError: An option is out of range, the model lacks the network that `side` needs, or a text is not a
                 string of Unicode text; the message gives its position.
-            TypeError: `texts` is a single string.
+            TypeError: `texts` or a context is a single string.
         """
         side, batch_size = self._check_options(texts, side, batch_size, processes)
+        if contexts is not None:
+            if side == "response":
+                raise ValueError("contexts are those of texts that are answered, but side is 'response'")
+            encode = partial(
+                self.encode, side=side, batch_size=batch_size, show_progress=show_progress, processes=processes
+            )
+            vectors = encode_in_context(encode, list(texts), contexts, self.model.config.context_weights)
+            return torch.from_numpy(vectors) if convert_to_tensor else vectors
         size, count = self.vector_size(side), _length(texts)
         if type(texts) is list and 0 < len(texts) <= MIN_TEXTS_PER_WORKER and processes == 1:
             vectors = self._encode_window(texts, side, batch_size)  # without threads and a progress bar

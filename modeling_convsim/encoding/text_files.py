@@ -68,7 +68,33 @@ class _Refused(BrokenLines):
         raise ValueError(f"{location}: {kind}{problem}; correct this line, or remove it")
 
 
+def read_contexts(file: str, column: str) -> Iterator[list[str]]:
+    """Yields the lists of texts in a column of a table that can hold lists: Parquet or JSON.
+
+    Raises:
+        ValueError: As `read_texts`, or a value is not a list of texts.
+    """
+    for location, value in _values(Path(file), column, ": choose one with --context"):
+        if not isinstance(value, list) or not all(isinstance(turn, str) for turn in value):
+            raise ValueError(
+                f"{location}: column {column!r} holds {repr(value)[:60]}, expected a list of earlier turns, the newest "
+                "first"
+            )
+        yield value
+
+
 def _column(path: Path, column: str, remedy: str) -> Iterator[str]:
+    for location, value in _values(path, column, remedy):
+        if not isinstance(value, str):
+            raise ValueError(
+                f"{location}: column {column!r} holds {repr(value)[:60]}, which is not text: choose another column, or "
+                "remove the row"
+            )
+        yield value
+
+
+def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
+    """The values of a column, each with its location in the file."""
     text, columns = None, TABS
     if form_of(path) == ".csv":
         text = TextFile.read(path)
@@ -81,13 +107,7 @@ def _column(path: Path, column: str, remedy: str) -> Iterator[str]:
     for location, record in records.rows([column], _Refused()):
         if column not in record:
             raise ValueError(f"{location}: no field {column!r}, only {', '.join(record)}{remedy}")
-        value = record[column]
-        if not isinstance(value, str):
-            raise ValueError(
-                f"{location}: column {column!r} holds {repr(value)[:60]}, which is not text: choose another column, or "
-                "remove the row"
-            )
-        yield value
+        yield location, record[column]
 
 
 def count_texts(file: str) -> int | None:

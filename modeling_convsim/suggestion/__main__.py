@@ -11,7 +11,7 @@ from typing import Any, get_args
 from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 from data_scripts.files.errors import one_line
 from modeling_convsim.encoding import Dtype, Encoder
-from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
 from modeling_convsim.suggestion.calibration import (
     MIN_SUGGESTIONS,
     check_precision,
@@ -123,6 +123,12 @@ def _add_suggest(commands: Any) -> None:
     suggest.add_argument("index", type=Path, help="folder of an index")
     suggest.add_argument("texts", nargs="*", metavar="TEXT", help="texts to answer (default: lines of standard input)")
     group = suggest.add_argument_group("suggestions")
+    group.add_argument(
+        "--context",
+        metavar="FILE",
+        help="earlier turns of the conversation of the one TEXT: a text file, one per line, the oldest first (default: "
+        "none; they count for a model with context_weights)",
+    )
     group.add_argument("--k", type=int, default=3, help="maximum number of suggestions per text (default: 3)")
     group.add_argument(
         "--threshold",
@@ -159,6 +165,12 @@ def _add_calibrate(commands: Any) -> None:
         "input and response",
     )
     group = calibrate.add_argument_group("threshold")
+    group.add_argument(
+        "--context",
+        metavar="COLUMN",
+        help="column of the pairs with the earlier turns of the conversation, a list with the newest first (default: "
+        "none)",
+    )
     group.add_argument(
         "--precision",
         type=float,
@@ -235,8 +247,14 @@ def _suggest(options: argparse.Namespace) -> None:
     index = _load(options)
     if options.allowed:
         index = index.only(read_texts(options.allowed))
+    context: list[str] = []
+    if options.context:
+        if len(options.texts) != 1:
+            raise ValueError(f"--context {options.context}: expected one TEXT, whose conversation it is")
+        _require_weights(index, options.context)
+        context = list(read_texts(options.context))[::-1]
     for text in options.texts or read_texts("-"):
-        suggestions = index.suggest(text, options.k, options.threshold, options.diversity)
+        suggestions = index.suggest(text, options.k, options.threshold, options.diversity, context)
         print(one_line(text))
         for suggestion in suggestions:
             times = f"  ({suggestion.count:,} times)" if suggestion.count > 1 else ""
@@ -260,8 +278,11 @@ def _calibrate(options: argparse.Namespace) -> None:
     inputs, expected = (
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )
-    index = _load(options)
-    scores, are_right = index.score_pairs(inputs, expected, show_progress=True)
+    index, contexts = _load(options), None
+    if options.context:
+        _require_weights(index, options.context)
+        contexts = [context for file in options.pairs for context in read_contexts(file, options.context)]
+    scores, are_right = index.score_pairs(inputs, expected, show_progress=True, contexts=contexts)
     print("threshold  precision  coverage")
     for row in tabulate_thresholds(scores, are_right):
         print(f"{row.threshold:9.3f}  {row.precision:9.1%}  {row.coverage:8.1%}")
@@ -276,6 +297,11 @@ def _calibrate(options: argparse.Namespace) -> None:
         f"{options.index}: threshold {result.threshold:.3f}; precision {result.precision:.1%} and coverage "
         f"{result.coverage:.1%} of {result.pairs:,} pairs"
     )
+
+
+def _require_weights(index: ReplyIndex, context: str) -> None:
+    if not index.encoder.model.config.context_weights:
+        raise ValueError(f"--context {context}: the model has no context_weights, so it would ignore earlier turns")
 
 
 def _load(options: argparse.Namespace) -> ReplyIndex:

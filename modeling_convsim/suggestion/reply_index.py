@@ -70,7 +70,8 @@ class ReplyIndex:
     agreement with the other good ones is added (`consensus.agreement`). One of side "input" finds questions (FAQ): the
     score is the cosine of sentence embeddings.
 
-    A text is never answered by itself, and one without a token that the model knows gets no suggestion.
+    A text is never answered by itself or by an earlier turn of its conversation, and one without a token that the model
+    knows gets no suggestion.
     """
 
     def __init__(
@@ -197,7 +198,12 @@ class ReplyIndex:
         )
 
     def suggest(
-        self, text: str, k: int = 3, threshold: float | None = None, diversity: float = DIVERSITY
+        self,
+        text: str,
+        k: int = 3,
+        threshold: float | None = None,
+        diversity: float = DIVERSITY,
+        context: Sequence[str] = (),
     ) -> list[Suggestion]:
         """Suggests up to k replies to a text, best first; none if none reaches the threshold.
 
@@ -207,8 +213,9 @@ class ReplyIndex:
             threshold: The lowest score, -inf for none; by default that of the index (`ReplyIndex.threshold`).
             diversity: 0 suggests the replies with the highest scores; above 0, up to 1, those after the first are less
                 similar to each other.
+            context: The earlier turns of the conversation, the newest first, for a model with `context_weights`.
         """
-        return self.suggest_many([text], k, threshold, diversity=diversity)[0]
+        return self.suggest_many([text], k, threshold, diversity=diversity, contexts=[context] if context else None)[0]
 
     def suggest_many(
         self,
@@ -217,14 +224,17 @@ class ReplyIndex:
         threshold: float | None = None,
         show_progress: bool = False,
         diversity: float = DIVERSITY,
+        contexts: Sequence[Sequence[str]] | None = None,
     ) -> list[list[Suggestion]]:
         """Suggests replies to several texts, faster than `suggest` one by one.
 
         Raises:
             ValueError: As in `search` and `Encoder.encode`, or `k` or `diversity` is out of range.
-            TypeError: `texts` is a single string.
+            TypeError: `texts` or a context is a single string.
         """
         refuse_single_string(texts, "suggest_many([text])")
+        if contexts is not None and len(contexts) != len(texts):
+            raise ValueError(f"{len(texts)} texts and {len(contexts)} contexts, expected the same number")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
         if not 0 <= diversity <= 1:
@@ -234,45 +244,55 @@ class ReplyIndex:
         with tqdm(total=len(texts), delay=1, unit="text", disable=not show_progress) as progress:
             for start in range(0, len(texts), BLOCK):
                 block = list(texts[start : start + BLOCK])
-                suggestions += self._suggest_for(block, k, threshold, diversity)
+                of_block = None if contexts is None else contexts[start : start + BLOCK]
+                suggestions += self._suggest_for(block, of_block, k, threshold, diversity)
                 progress.update(len(block))
         return suggestions
 
-    def encode_messages(self, texts: list[str]) -> np.ndarray:
-        """The vectors of texts to answer, (texts, dimensions), whose dot products with `vectors` are the scores."""
-        queries = self.encoder.encode(texts, side=self._query_side)
+    def encode_messages(self, texts: list[str], contexts: Sequence[Sequence[str]] | None = None) -> np.ndarray:
+        """The vectors of texts to answer, (texts, dimensions), whose dot products with `vectors` are the scores.
+
+        A context counts for the score of a reply, not for that of the message that it answered, which has none.
+        """
+        queries = self.encoder.encode(texts, side=self._query_side, contexts=contexts)
         if not self._has_messages:
             return queries
-        messages = self.encoder.encode(texts) if self.encoder.has_query_vectors else queries
+        messages = self.encoder.encode(texts) if self.encoder.has_query_vectors or contexts else queries
         return np.hstack([queries, self.message_weight * messages])
 
-    def _suggest_for(self, texts: list[str], k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
+    def _suggest_for(
+        self, texts: list[str], contexts: Sequence[Sequence[str]] | None, k: int, threshold: float, diversity: float
+    ) -> list[list[Suggestion]]:
         """Suggestions for some texts, from few rows or, if needed, from many."""
-        queries, few = self.encode_messages(texts), FEW * k
+        queries, few = self.encode_messages(texts, contexts), FEW * k
+        said = [[text, *context] for text, context in zip(texts, contexts or [()] * len(texts), strict=True)]
         if self.consensus_weight:
             few = max(few, PEERS + 1)  # one may be the text itself
-        suggestions, is_final = self._suggest_among(few, texts, queries, k, threshold, diversity)
+        suggestions, is_final = self._suggest_among(few, said, queries, k, threshold, diversity)
         if not is_final.all():
             retried = np.flatnonzero(~is_final)
-            again = [texts[query] for query in retried]
+            again = [said[query] for query in retried]
             more, _ = self._suggest_among(MANY * k, again, queries[retried], k, threshold, diversity)
             for query, better in zip(retried, more, strict=True):
                 suggestions[query] = better
         return suggestions
 
     def _suggest_among(
-        self, count: int, texts: list[str], queries: np.ndarray, k: int, threshold: float, diversity: float
+        self, count: int, said: list[list[str]], queries: np.ndarray, k: int, threshold: float, diversity: float
     ) -> tuple[list[list[Suggestion]], np.ndarray]:
-        """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any."""
+        """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any.
+
+        `said` has the text and the earlier turns of each query.
+        """
         scores, rows = self.search(queries, count)  # (queries, count), best first
-        is_own = self._find_own(texts, rows)
+        is_said = self._find_said(said, rows)
         if self.consensus_weight:
-            scores = scores + self.consensus_weight * agreement(scores, ~is_own, self._embed_rows(rows))
+            scores = scores + self.consensus_weight * agreement(scores, ~is_said, self._embed_rows(rows))
             order = np.argsort(-scores, axis=1, kind="stable")
-            scores, rows, is_own = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_own))
-        reaches = (scores >= threshold) & self.encoder.knows(texts)[:, None]
+            scores, rows, is_said = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_said))
+        reaches = (scores >= threshold) & self.encoder.knows([text for text, *_ in said])[:, None]
         candidates, best = [], []
-        for found, each, allowed in zip(rows, scores, reaches & ~is_own, strict=True):
+        for found, each, allowed in zip(rows, scores, reaches & ~is_said, strict=True):
             positions = np.flatnonzero(allowed)
             _, first = np.unique(self._numbers[found[positions]], return_index=True)  # the best row of each reply
             positions = positions[np.sort(first)]
@@ -285,15 +305,15 @@ class ReplyIndex:
         is_complete = np.array([len(suggested) == k for suggested in suggestions])
         return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self.vectors))
 
-    def _find_own(self, texts: list[str], rows: np.ndarray) -> np.ndarray:
-        """(queries, rows): whether a row's reply is the text that it would answer."""
+    def _find_said(self, said: list[list[str]], rows: np.ndarray) -> np.ndarray:
+        """(queries, rows): whether a row's reply is the text that it would answer, or an earlier turn."""
         if self.side == "input":
             return np.zeros(rows.shape, dtype=bool)
-        own = [canonical_form(text) for text in texts]
+        forms = [set(map(canonical_form, each)) for each in said]
         return np.array(
             [
-                [canonical_form(self.replies.texts[row]) == text for row in found]
-                for text, found in zip(own, rows, strict=True)
+                [canonical_form(self.replies.texts[row]) in turns for row in found]
+                for turns, found in zip(forms, rows, strict=True)
             ]
         )
 
@@ -379,6 +399,7 @@ class ReplyIndex:
         precision: float = 0.8,
         judge: Encoder | None = None,
         show_progress: bool = False,
+        contexts: Sequence[Sequence[str]] | None = None,
     ) -> Calibration:
         """Sets the threshold for a required precision, from pairs that neither the index nor the model has seen.
 
@@ -391,12 +412,13 @@ class ReplyIndex:
             precision: The required precision, above 0 and below 1, which suggestions have with 90% confidence.
             judge: As in `score_pairs`.
             show_progress: Show the remaining time.
+            contexts: As in `suggest_many`.
 
         Raises:
             ValueError: No threshold is certain to have that precision (the message says about how many pairs would be
                 needed), or an option is out of range.
         """
-        return self.set_threshold(*self.score_pairs(inputs, expected, judge, show_progress), precision)
+        return self.set_threshold(*self.score_pairs(inputs, expected, judge, show_progress, contexts), precision)
 
     def set_threshold(self, scores: np.ndarray, are_right: np.ndarray, precision: float) -> Calibration:
         """`calibrate` with the output of `score_pairs`."""
@@ -414,6 +436,7 @@ class ReplyIndex:
         expected: Sequence[str],
         judge: Encoder | None = None,
         show_progress: bool = False,
+        contexts: Sequence[Sequence[str]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The score of the best suggestion for each held-out pair, and whether it is right, both (pairs,).
 
@@ -425,19 +448,22 @@ class ReplyIndex:
             expected: As in `calibrate`.
             judge: The encoder that compares suggestions with the expected texts; by default that of the index.
             show_progress: As in `calibrate`.
+            contexts: As in `suggest_many`.
 
         Raises:
             ValueError: The numbers of texts differ.
         """
         if len(inputs) != len(expected):
             raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
-        texts, scores = self.best_suggestions(inputs, show_progress)
+        texts, scores = self.best_suggestions(inputs, show_progress, contexts)
         limit = RIGHT_COSINE if self.side == "response" else self.duplicate_cosine
         return scores, text_cosines(judge or self.encoder, texts, expected) >= limit
 
-    def best_suggestions(self, texts: Sequence[str], show_progress: bool = False) -> tuple[list[str], np.ndarray]:
+    def best_suggestions(
+        self, texts: Sequence[str], show_progress: bool = False, contexts: Sequence[Sequence[str]] | None = None
+    ) -> tuple[list[str], np.ndarray]:
         """The best suggestion for each text, whatever its score, and its score; "" and the lowest score for none."""
-        suggestions = self.suggest_many(texts, 1, -math.inf, show_progress)
+        suggestions = self.suggest_many(texts, 1, -math.inf, show_progress, contexts=contexts)
         lowest = min((best.score for one in suggestions for best in one), default=0.0) - 1
         best = [one[0] if one else Suggestion("", lowest, 0) for one in suggestions]
         return [one.text for one in best], np.array([one.score for one in best])

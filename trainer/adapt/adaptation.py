@@ -19,9 +19,10 @@ from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
+from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
 from trainer.adapt.ranking import MRR, Queries, Ranks, build_queries, summarize
-from trainer.adapt.selection import TO_KEEP, Gain, Point
+from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
@@ -73,10 +74,12 @@ class Adaptation(Hook):
     Attributes:
         pairs: the pairs by split.
         choice: see `Adapted`.
+        context: how much earlier turns count, chosen by the base on the messages that choose.
     """
 
     pairs: DatasetDict
     choice: Choice | None = None
+    context: ContextChoice
     _base: Interpolation
     _base_share: float
     _start: Start
@@ -100,9 +103,10 @@ class Adaptation(Hook):
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
             self.choice = CrossValidation(context, model, tokenizer, tasks, self.pairs["train"]).run()
-            self._start = self.choice.start
+            self._start, self.context = self.choice.start, self.choice.context
             return arguments_of(arguments, self.choice.point)
         self._dev = _Dev(model, tokenizer, self.pairs["validation"])
+        self.context = self._dev.context
         self._start = prepare_start(model, tokenizer, tasks[TASK].columns, self.pairs["train"])
         return arguments
 
@@ -113,7 +117,7 @@ class Adaptation(Hook):
         queries, outcomes = self._dev.choosing, dict[Point, Ranks]()
 
         def measure(factor: float) -> None:
-            ranks = rank_shares(self._dev.encoder(evaluator.model), queries, self._dev.shares)
+            ranks = rank_shares(self._dev.encoder(evaluator.model), queries, self._dev.shares, self.context.weights)
             outcomes.update({Point(step, factor, share): each for share, each in ranks.items()})
 
         if step:
@@ -140,6 +144,8 @@ class Adaptation(Hook):
             "lexical_share": model.config.lexical_share,
             "measured_by": f"{FOLDS}-fold cross-validation" if self.choice else "dev",
             **gain.summarize(),
+            "context_weights": list(self.context.weights),
+            "context_gain": self.context.gain.summarize(),
         }
         logger.info("%s", _describe(part))
         return {"adaptation": part}
@@ -150,6 +156,7 @@ class Adaptation(Hook):
         else:
             self._base.apply(model, 0.0)
         model.config.lexical_share = point.share if point else self._base_share
+        model.config.context_weights = list(self.context.weights)
 
 
 class _Dev:
@@ -166,6 +173,13 @@ class _Dev:
         )
         self.shares = shares_of(base)
         was_training = base.training
+        encoder = self.encoder(base)
+        choosing, measuring = (
+            measure_context(score_by(encoder, queries.responses), queries)
+            for queries in (self.choosing, self._measuring)
+        )
+        weights = choose_context([choosing]).weights
+        self.context = ContextChoice(weights, [], gain_of([measuring], [weights or None]))
         self._base_ranks = self._rank(base, self._measuring, self.shares[0])
         base.train(was_training)
 
@@ -179,7 +193,7 @@ class _Dev:
         return Gain(self._measuring.threads, self._base_ranks, adapted)
 
     def _rank(self, model: ConvSimForMultitask, queries: Queries, share: float) -> Ranks:
-        return rank_shares(self.encoder(model), queries, [share])[share]
+        return rank_shares(self.encoder(model), queries, [share], self.context.weights)[share]
 
 
 def _best_point(context: RunContext) -> Point:
@@ -199,6 +213,11 @@ def _describe(part: Mapping[str, Any]) -> str:
     )
     if not part["adapted"]:
         return f"adapting did not help for certain; the result is the base ({measured})"
+    if part["context_weights"]:
+        low, high = part["context_gain"]["gain_interval"]
+        gain = f"{part['context_gain']['gain']:+.4f} [{low:+.4f}, {high:+.4f}]"
+        measured += f"; earlier turns, with the weights {', '.join(f'{each:g}' for each in part['context_weights'])}, "
+        measured += f"add {gain} to P@1 of the base"
     changes = ["adjusted token weights"] * part["token_weights_adjusted"]
     changes += [f"lexical share {part['lexical_share']:g}"] * bool(part["lexical_share"])
     changes += [f"start + {part['factor']:g} (trained - start), step {part['step']}"] * bool(part["factor"])

@@ -4,7 +4,7 @@ Where a log is small, its held-out messages are those of cross-validation, each 
 the other folds, because the test split alone would say too little.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from datasets import Dataset, DatasetDict
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import text_cosines
+from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
 from trainer.adapt.suggestions import (
@@ -38,6 +39,7 @@ ENOUGH = 300  # messages of the test split; with fewer, those of cross-validatio
 MOST = 2_000  # held-out messages, and known pairs, whose suggestions are compared
 METRIC = "p_at_1"
 OURS = {"replies": BY_REPLIES, "messages": BY_MESSAGES}
+ALONE = "adapted, without earlier turns"
 LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
 
 
@@ -84,19 +86,24 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
     judge = Encoder.from_pretrained(base)
     if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
         return _compare_folds(choice, splits["train"], peers, judge, weights)
-    test = splits.get("test")
+    test, dev = splits.get("test"), splits.get("validation", splits["train"])
     if test is None or len(set(test["response"])) < FEWEST_REPLIES:
         return Comparison({}, {}, {})
     encoder, threads = Encoder.from_pretrained(str(model)), thread_numbers(test)
     queries = build_queries(test, threads)
-    ranks = {"base": rank(queries, score(judge, queries)), **_rank_others([queries], peers)}
-    rankings = _summarize_ranks(rank(queries, score(encoder, queries)), ranks, "test", queries.threads)
+    choosing = build_queries(dev, thread_numbers(dev))
+    encoders = {"base": judge, **peers}
+    turns = {name: [_choose_turns(system, choosing)] for name, system in _systems(encoders).items()}
+    others, own = _rank_others([queries], encoders, turns), encoder.model.config.context_weights
+    if own:
+        others = {ALONE: rank(queries, score(encoder, queries)), **others}
+    rankings = _summarize_ranks(rank(queries, score(encoder, queries, own)), others, "test", queries.threads)
     rows = np.sort(np.random.default_rng(0).permutation(len(test))[:MOST])
     known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
     part = _Part(splits["train"].select(known), test.select(rows), threads[rows])
     index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
     ours = suggest_by_weights(index, part.unknown, judge, [weights, *OURS.values()])
-    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": judge}, judge))
+    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": judge}, judge, turns))
 
 
 class _EncodedOnce:
@@ -121,20 +128,42 @@ def _compare_folds(
         for rows in choice.held_out
     ]
     queries = [build_queries(part.unknown, part.threads) for part in parts]
-    ranks = {"base": choice.gain.base, **_rank_others(queries, peers)}
-    rankings = _summarize_ranks(choice.gain.adapted, ranks, "cross-validation", choice.gain.threads)
-    suggestions = _summarize_suggestions(choice.suggested, weights, parts, peers | {"base": judge}, judge)
+    turns = {name: _choose_turns_of_folds(system, queries) for name, system in _systems(peers).items()}
+    turns["base"] = choice.context.of_parts
+    others = {"base": choice.gain.base, **_rank_others(queries, peers, turns)}
+    rankings = _summarize_ranks(choice.gain.adapted, others, "cross-validation", choice.gain.threads)
+    suggestions = _summarize_suggestions(choice.suggested, weights, parts, peers | {"base": judge}, judge, turns)
     return Comparison(*rankings, suggestions)
 
 
-def _rank_others(parts: Sequence[Queries], peers: dict[str, SentenceEncoder]) -> dict[str, Ranks]:
-    systems = {name: [rank(queries, score(encoder, queries)) for queries in parts] for name, encoder in peers.items()}
-    for name, baseline in BASELINES.items():
-        systems[name] = []
-        for queries in parts:
-            everything = np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
-            systems[name].append(rank(queries, baseline(queries.inputs, queries.responses, everything)))
-    return {name: Ranks.join(each) for name, each in systems.items()}
+def _systems(encoders: Mapping[str, SentenceEncoder]) -> dict[str, SentenceEncoder | str]:
+    """The systems that ours is compared with: encoders, and the baselines by their names."""
+    return {**encoders, **{name: name for name in BASELINES}}
+
+
+def _choose_turns(system: SentenceEncoder | str, queries: Queries) -> TurnWeights:
+    """The weights of earlier turns in the scores of a system, chosen on these messages."""
+    return choose_context([measure_context(score_by(system, queries.responses), queries)]).weights
+
+
+def _choose_turns_of_folds(system: SentenceEncoder | str, folds: Sequence[Queries]) -> list[TurnWeights]:
+    """As `_choose_turns`, for each fold on the other ones."""
+    measured = [measure_context(score_by(system, queries.responses), queries) for queries in folds]
+    return choose_context(measured).of_parts
+
+
+def _rank_others(
+    parts: Sequence[Queries], encoders: Mapping[str, SentenceEncoder], turns: Mapping[str, Sequence[TurnWeights]]
+) -> dict[str, Ranks]:
+    ranks = {}
+    for name, system in _systems(encoders).items():
+        of_parts = []
+        for queries, weights in zip(parts, turns[name], strict=True):
+            score_texts = score_by(system, queries.responses)
+            [scores] = add_turns(score_texts, queries.inputs, queries.contexts, [weights])
+            of_parts.append(rank(queries, scores))
+        ranks[name] = Ranks.join(of_parts)
+    return ranks
 
 
 def _summarize_ranks(
@@ -153,9 +182,13 @@ def _summarize_suggestions(
     parts: Sequence[_Part],
     encoders: dict[str, SentenceEncoder],
     judge: Encoder,
+    turns: Mapping[str, Sequence[TurnWeights]],
 ) -> dict[str, dict[str, Any]]:
     """Of each way to suggest; the first one is that of the index."""
-    others = [rival_suggestions(encoders, part.known, part.unknown) for part in parts]
+    others = [
+        rival_suggestions(encoders, part.known, part.unknown, {name: each[number] for name, each in turns.items()})
+        for number, part in enumerate(parts)
+    ]
     texts = {"adapted": ours[weights].texts} | {f"adapted, {name}": ours[each].texts for name, each in OURS.items()}
     texts |= {name: [text for each in others for text in each[name]] for name in others[0]}
     threads = np.concatenate([part.threads for part in parts])

@@ -15,7 +15,8 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.ranking import FEWEST_REPLIES, Ranks, build_queries
+from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
+from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights, choose_weights, suggest_by_weights
@@ -42,6 +43,7 @@ class Choice:
         suggested: with each of some weights, the suggestions for the messages of all folds, each by the model and the
             index of the other folds.
         weights: the best of these.
+        context: how much earlier turns count, by the base.
     """
 
     start: Start
@@ -50,6 +52,7 @@ class Choice:
     held_out: list[np.ndarray]
     suggested: dict[Weights, Suggested]
     weights: Weights
+    context: ContextChoice
 
 
 class CrossValidation:
@@ -91,20 +94,24 @@ class CrossValidation:
         """Choose a point, measure the gain of choosing, and score suggestions; the model is at the start afterwards."""
         base, base_share = Interpolation(self._model), self._model.config.lexical_share
         judge = Encoder(copy.deepcopy(self._model), self._tokenizer)  # the base, whatever is trained
-        parts = []
-        for rows in tqdm(self._held_out, "cross-validation", unit="fold", leave=False):
-            parts.append(self._measure(rows))
+        queries = [build_queries(self._pairs.select(rows), self._threads[rows]) for rows in self._held_out]
+        context = choose_context([self._measure_context(each) for each in queries])
+        parts, folds = [], list(zip(self._held_out, queries, context.of_parts, strict=True))
+        for rows, each, turns in tqdm(folds, "cross-validation", unit="fold", leave=False):
+            parts.append(self._measure(rows, each, turns))
             self._restore(base, base_share)
         gain, point = cross_choose(parts), choose(parts)
         if not gain.exceeds(TO_KEEP):
             point = None
         outcomes = []
-        for rows in tqdm(self._held_out, "suggestions", unit="fold", leave=False):
+        for rows, _, turns in tqdm(folds, "suggestions", unit="fold", leave=False):
+            self._model.config.context_weights = list(turns)
             outcomes.append(self._suggest(rows, point, judge))
             self._restore(base, base_share)
+        self._model.config.context_weights = list(context.weights)
         suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
         start = self._start(np.arange(len(self._pairs)))
-        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested))
+        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested), context)
 
     def _restore(self, base: Interpolation, share: float) -> None:
         base.apply(self._model, 0.0)
@@ -117,19 +124,27 @@ class CrossValidation:
         (task,) = self._tasks.values()
         return prepare_start(self._model, self._tokenizer, task.columns, self._pairs.select(rows))
 
-    def _measure(self, held_out: np.ndarray) -> Measured:
-        """Train on the other rows, and rank the replies of the held-out ones at each step, with each factor."""
+    def _measure_context(self, queries: Queries) -> Measured[TurnWeights]:
+        was_training, encoder = self._model.training, Encoder(self._model, self._tokenizer)
+        measured = measure_context(score_by(encoder, queries.responses), queries)
+        self._model.train(was_training)
+        return measured
+
+    def _measure(self, held_out: np.ndarray, queries: Queries, turns: TurnWeights) -> Measured[Point]:
+        """Train on the other rows, and rank the replies of the held-out ones at each step, with each factor.
+
+        `turns` are the weights of earlier turns.
+        """
         was_training = self._model.training
         encoder = _FoldEncoder(self._model, self._tokenizer)  # in evaluation mode
         self._model.train(was_training)
-        queries = build_queries(self._pairs.select(held_out), self._threads[held_out])
         shares = shares_of(self._model)
-        base = rank_shares(encoder, queries, shares[:1])[shares[0]]
+        base = rank_shares(encoder, queries, shares[:1], turns)[shares[0]]
         start = self._start(self._others(held_out))
         points: dict[Point, Ranks] = {}
 
         def measure(step: int, factor: float) -> None:
-            ranks = rank_shares(encoder, queries, shares)
+            ranks = rank_shares(encoder, queries, shares, turns)
             points.update({Point(step, factor, share): each for share, each in ranks.items()})
 
         measure(0, 0.0)

@@ -3,17 +3,19 @@
 Each message ranks its true reply among 99 others. A chat has few messages, so that a single draw of others would decide
 a comparison: P@N and the mean reciprocal rank are the expected values over all draws, which follow from the number of
 replies that score at least as high (hypergeometric distribution). No candidate is the message itself, which is often
-the reply of the pair before it.
+the reply of the pair before it, or an earlier turn.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from scipy.stats import hypergeom
 
+from modeling_convsim.encoding.context import encode_in_context
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import bootstrap_interval, with_intervals
 from trainer.evaluation.response_prediction import CANDIDATES, RANKS
@@ -33,8 +35,10 @@ class Queries:
         inputs: the message of each query.
         responses: the distinct replies of all queries.
         true: (queries,) the position of each query's reply.
-        is_other: (queries, responses) whether a reply can be a candidate beside the true one: it is not the message.
+        is_other: (queries, responses) whether a reply can be a candidate beside the true one: it is neither the message
+            nor an earlier turn.
         threads: (queries,) the number of the conversation.
+        contexts: (queries,) the earlier turns of each message, the newest first.
     """
 
     inputs: list[str]
@@ -42,6 +46,7 @@ class Queries:
     true: np.ndarray
     is_other: np.ndarray
     threads: np.ndarray
+    contexts: list[list[str]]
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -51,7 +56,7 @@ def build_queries(pairs: Dataset, threads: np.ndarray, most: int = QUERIES) -> Q
     """The queries of held-out pairs, or of a random sample of `most` of them with seed 0.
 
     Args:
-        pairs: columns `input` and `response`, with `FEWEST_REPLIES` distinct responses or more.
+        pairs: columns `input`, `response` and perhaps `context`, with `FEWEST_REPLIES` distinct responses or more.
         threads: (pairs,) the number of each pair's conversation.
         most: the largest number of queries.
     """
@@ -63,10 +68,15 @@ def build_queries(pairs: Dataset, threads: np.ndarray, most: int = QUERIES) -> Q
     true = np.array([position[text] for text in replies], dtype=np.int64)
     is_other = np.ones((len(inputs), len(position)), dtype=bool)
     is_other[np.arange(len(inputs)), true] = False
-    for row, text in enumerate(inputs):
-        if text in position:
-            is_other[row, position[text]] = False
-    return Queries(inputs, list(position), true, is_other, threads)
+    contexts = contexts_of(pairs)
+    for row, said in enumerate(zip(inputs, contexts, strict=True)):
+        is_other[row, [position[text] for text in (said[0], *said[1]) if text in position]] = False
+    return Queries(inputs, list(position), true, is_other, threads, contexts)
+
+
+def contexts_of(pairs: Dataset) -> list[list[str]]:
+    """The earlier turns of each pair's input, the newest first; none in data without the column."""
+    return pairs["context"][:] if "context" in pairs.column_names else [[] for _ in range(len(pairs))]
 
 
 @dataclass(frozen=True)
@@ -107,9 +117,16 @@ def rank(queries: Queries, scores: np.ndarray) -> Ranks:
     return Ranks(beaten.sum(axis=1), queries.is_other.sum(axis=1))
 
 
-def score(encoder: SentenceEncoder, queries: Queries) -> np.ndarray:
-    """Scores (queries, responses): the dot products of each message with each reply."""
-    return encoder.encode(queries.inputs, side="query") @ encoder.encode(queries.responses, side="response").T
+def score(encoder: SentenceEncoder, queries: Queries, weights: Sequence[float] = ()) -> np.ndarray:
+    """Scores (queries, responses): the dot products of each message, with its earlier turns, with each reply.
+
+    Args:
+        encoder: the encoder.
+        queries: the messages and replies.
+        weights: of the earlier turns.
+    """
+    vectors = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
+    return vectors @ encoder.encode(queries.responses, side="response").T
 
 
 def summarize(ranks: Ranks, split: str, threads: np.ndarray) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import choose_examples, tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
+from trainer.adapt.ranking import contexts_of
 from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
 
 MOST_CALIBRATED = 5_000  # held-out messages
@@ -84,7 +85,8 @@ def _calibrate(
     if test is not None:
         pairs = _sample(test)
         result["test"] = _measure(
-            *index.score_pairs(pairs["input"][:], pairs["response"][:], judge), calibration.threshold
+            *index.score_pairs(pairs["input"][:], pairs["response"][:], judge, contexts=contexts_of(pairs)),
+            calibration.threshold,
         )
     return result
 
@@ -129,12 +131,12 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
     """Some held-out messages, chosen at random among short ones, with the best reply of the index and the true one."""
     if pairs is None:
         return []
-    texts = list(zip(pairs["input"][:], pairs["response"][:], strict=True))
-    short = [pair for pair in texts if max(map(len, pair)) <= LONGEST_EXAMPLE] or texts
+    texts = list(zip(pairs["input"][:], pairs["response"][:], contexts_of(pairs), strict=True))
+    short = [pair for pair in texts if max(map(len, pair[:2])) <= LONGEST_EXAMPLE] or texts
     rows = np.random.default_rng(0).permutation(len(short))[:EXAMPLES]
     examples = []
-    for message, reply in (short[row] for row in rows):
-        best = next(iter(index.suggest(message, k=1, threshold=-np.inf)), None)
+    for message, reply, context in (short[row] for row in rows):
+        best = next(iter(index.suggest(message, k=1, threshold=-np.inf, context=context)), None)
         if best:
             examples.append(
                 {

@@ -6,7 +6,7 @@ nothing can be learned from, it is above zero. So the messages that a gain is me
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,13 +28,16 @@ class Point(NamedTuple):
     share: float
 
 
+Chosen = TypeVar("Chosen")  # what is chosen: a `Point`, or weights
+
+
 @dataclass(frozen=True)
-class Measured:
-    """The ranks of the base and of some points on the same held-out messages, whose conversations are `threads`."""
+class Measured(Generic[Chosen]):
+    """The ranks of the base and of some choices on the same held-out messages, whose conversations are `threads`."""
 
     threads: np.ndarray
     base: Ranks
-    points: Mapping[Point, Ranks]
+    points: Mapping[Chosen, Ranks]
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Gain:
         }
 
 
-def choose(parts: Sequence[Measured]) -> Point | None:
+def choose(parts: Sequence[Measured[Chosen]]) -> Chosen | None:
     """The point with the highest mean reciprocal rank; None, the base, if it gains too little (`TO_PREFER`).
 
     The mean reciprocal rank varies less with the messages than P@1. Of equal points, the first is chosen.
@@ -85,7 +88,7 @@ def choose(parts: Sequence[Measured]) -> Point | None:
     return point if gain_of(parts, [point] * len(parts)).exceeds(TO_PREFER) else None
 
 
-def cross_choose(parts: Sequence[Measured]) -> Gain:
+def cross_choose(parts: Sequence[Measured[Chosen]]) -> Gain:
     """The gain of choosing: for the messages of each part, the other parts choose the point.
 
     Args:
@@ -95,7 +98,7 @@ def cross_choose(parts: Sequence[Measured]) -> Gain:
     return gain_of(parts, chosen)
 
 
-def gain_of(parts: Sequence[Measured], points: Sequence[Point | None]) -> Gain:
+def gain_of(parts: Sequence[Measured[Chosen]], points: Sequence[Chosen | None]) -> Gain:
     """The gain of a point for the messages of each part; None is the base."""
     adapted = [part.points[point] if point else part.base for part, point in zip(parts, points, strict=True)]
     threads = np.concatenate([part.threads for part in parts])

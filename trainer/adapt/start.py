@@ -7,6 +7,7 @@ al., 2022).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.ranking import Queries, Ranks, build_queries, rank
 from trainer.data.token_cache import TokenColumn
@@ -103,14 +105,16 @@ def shares_of(model: ConvSimForMultitask) -> list[float]:
     return list(dict.fromkeys([own, *SHARES])) if model.lexical_channel is not None else [own]
 
 
-def rank_shares(encoder: Encoder, queries: Queries, shares: Sequence[float]) -> dict[float, Ranks]:
-    """The ranks by an encoder's model with each of some shares of its lexical channel."""
+def rank_shares(
+    encoder: Encoder, queries: Queries, shares: Sequence[float], weights: Sequence[float] = ()
+) -> dict[float, Ranks]:
+    """The ranks by an encoder's model with each of some shares of its lexical channel, and weights of earlier turns."""
     model = encoder.model
     own, was_training = model.config.lexical_share, model.training
     model.eval()
     if model.lexical_channel is not None:
         model.config.lexical_share = 0.5  # any share that gives both parts
-    inputs = encoder.encode(queries.inputs, side="query")
+    inputs = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
     responses = encoder.encode(queries.responses, side="response")
     model.config.lexical_share = own
     model.train(was_training)

@@ -12,6 +12,8 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import RIGHT_COSINE, text_cosines
 from modeling_convsim.suggestion.deduplication import canonical_form
+from trainer.adapt.context import add_turns, score_by
+from trainer.adapt.ranking import contexts_of
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
 
@@ -65,7 +67,7 @@ def suggest_by_weights(
     for weights in choices:
         index.message_weight = ALONE if weights.message == np.inf else weights.message
         index.consensus_weight = weights.consensus
-        texts, scores = index.best_suggestions(pairs["input"][:])
+        texts, scores = index.best_suggestions(pairs["input"][:], contexts=contexts_of(pairs))
         suggested[weights] = Suggested(texts, scores, text_cosines(judge, texts, pairs["response"][:]))
     index.message_weight, index.consensus_weight = own
     return suggested
@@ -77,27 +79,39 @@ def choose_weights(suggested: Mapping[Weights, Suggested]) -> Weights:
 
 
 def rival_suggestions(
-    encoders: Mapping[str, SentenceEncoder], known: Dataset, unknown: Dataset
+    encoders: Mapping[str, SentenceEncoder],
+    known: Dataset,
+    unknown: Dataset,
+    turns: Mapping[str, Sequence[float]] | None = None,
 ) -> dict[str, list[str]]:
     """The suggestions of others, by the name of the system and of what it compares the message with.
 
     "replies": the reply that scores highest for the message; "messages": the reply to the most similar known message.
+
+    Args:
+        encoders: the systems besides the baselines.
+        known: the pairs whose replies are suggested.
+        unknown: the held-out pairs.
+        turns: by system, the weights of earlier turns in the scores of replies; by default none.
     """
-    messages, inputs, replies = unknown["input"][:], known["input"][:], known["response"][:]
-    scores = {}
-    for name, encoder in encoders.items():
-        queries = encoder.encode(messages, side="query")
-        scores[f"{name}, replies"] = queries @ encoder.encode(replies, side="response").T
-        scores[f"{name}, messages"] = encoder.encode(messages, side="input") @ encoder.encode(inputs, side="input").T
-    everything = np.broadcast_to(np.arange(len(replies)), (len(messages), len(replies)))
-    for name, baseline in BASELINES.items():
-        scores[f"{name}, replies"] = baseline(messages, replies, everything)
-        scores[f"{name}, messages"] = baseline(messages, inputs, everything)
-    own = [canonical_form(reply) for reply in replies]
-    is_itself = np.array([[reply == canonical_form(message) for reply in own] for message in messages])
+    messages, contexts = unknown["input"][:], contexts_of(unknown)
+    inputs, replies = known["input"][:], known["response"][:]
+    scores, systems = {}, dict[str, SentenceEncoder | str]({**encoders, **{name: name for name in BASELINES}})
+    for name, system in systems.items():
+        weights = tuple(turns[name]) if turns else ()
+        [scores[f"{name}, replies"]] = add_turns(score_by(system, replies), messages, contexts, [weights])
+        if isinstance(system, str):
+            scores[f"{name}, messages"] = score_by(system, inputs)(messages)
+        else:
+            scores[f"{name}, messages"] = system.encode(messages, side="input") @ system.encode(inputs, side="input").T
+    said = [
+        {canonical_form(turn) for turn in (message, *context)}
+        for message, context in zip(messages, contexts, strict=True)
+    ]
+    forms = [canonical_form(reply) for reply in replies]
+    is_said = np.array([[form in each for form in forms] for each in said])
     return {
-        name: [replies[row] for row in np.where(is_itself, -np.inf, each).argmax(axis=1)]
-        for name, each in scores.items()
+        name: [replies[row] for row in np.where(is_said, -np.inf, each).argmax(axis=1)] for name, each in scores.items()
     }
 
 

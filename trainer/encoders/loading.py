@@ -1,6 +1,6 @@
 """Loading of encoders by folder or Hub id: ConvSim models, any SentenceTransformer, and PV-DBOW."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,10 @@ class ProgressEncoder(Encoder):
         show_progress: bool = True,
         convert_to_tensor: bool = False,
         processes: int = 1,
+        contexts: Sequence[Sequence[str]] | None = None,
     ) -> Any:
         """Call `Encoder.encode`."""
-        return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes)
+        return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes, contexts)
 
 
 class SentenceTransformerEncoder:

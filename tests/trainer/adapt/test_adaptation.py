@@ -14,10 +14,12 @@ from data_scripts.files.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import adaptation as module
 from trainer.adapt.adaptation import Adaptation, adapt, scale_schedule, split_pairs
+from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Gain, Point
 from trainer.adapt.start import Interpolation, Start
+from trainer.adapt.suggestions import Weights
 from trainer.command_line import build_arguments, parse_arguments
 from trainer.data.datasets import RunData
 from trainer.preset_files import PRESETS
@@ -104,14 +106,17 @@ def test_cross_validation_has_chosen_and_decided(tiny_tokenizer, point, adapted,
     adaptation = adaptation_of(model, tiny_tokenizer)
     gain = Gain(np.arange(40), ranks(2), ranks(adapted))
     chosen = point if gain.exceeds(TO_KEEP) else None  # as `CrossValidation.run` does
-    adaptation.choice = Choice(adaptation._start, chosen, gain, [], {}, 0.0)
+    context = ContextChoice((0.5, 0.25), [], gain)
+    adaptation.choice = Choice(adaptation._start, chosen, gain, [], {}, Weights(0, 0), context)
+    adaptation.context = context
     assert adaptation.evaluate(SimpleNamespace(model=model), 9) == {}
     part = adaptation.finish(None, SimpleNamespace(model=model), Progress(best_step=9))["adaptation"]
     share = point.share if change and point else 0.1
     expected = {"adapted": change > 0, "lexical_share": share, "token_weights_adjusted": change > 0, "queries": 40}
     assert part == part | expected | {"measured_by": "3-fold cross-validation"}
     assert (part["step"], part["factor"]) == ((point.step, point.factor) if change else (0, 0.0))
-    assert model.config.lexical_share == share
+    assert model.config.lexical_share == share and model.config.context_weights == [0.5, 0.25]
+    assert part["context_weights"] == [0.5, 0.25] and part["context_gain"]["queries"] == 40
     torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
 
 
@@ -124,7 +129,8 @@ def test_one_half_of_dev_chooses_and_the_other_decides(tmp_path, monkeypatch, ti
     # The base, the weights that `adaptation_of` gives, and those that an evaluation of a factor has.
     first, asked = model.get_parameter(WEIGHTS)[0, 0].item(), []
 
-    def rank(encoder, queries, shares):
+    def rank(encoder, queries, shares, turns):
+        assert turns == ()  # the pairs have no earlier turns
         moved = round(encoder.model.get_parameter(WEIGHTS)[0, 0].item() - first, 2)
         is_choosing = queries is adaptation._dev.choosing if hasattr(adaptation, "_dev") else False
         asked.append((is_choosing, moved, len(queries)))
@@ -137,7 +143,7 @@ def test_one_half_of_dev_chooses_and_the_other_decides(tmp_path, monkeypatch, ti
     monkeypatch.setattr(module, "rank_shares", rank)
     dev = module._Dev(model, tiny_tokenizer, pairs)
     adaptation = adaptation_of(model, tiny_tokenizer)
-    adaptation._dev = dev
+    adaptation._dev, adaptation.context = dev, dev.context
     before = model.get_parameter(WEIGHTS).detach().clone() - 11
     evaluator = SimpleNamespace(model=model)
     rows = [{"step": step, "dev": adaptation.evaluate(evaluator, step)} for step in (0, 9)]

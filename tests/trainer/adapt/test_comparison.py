@@ -11,6 +11,7 @@ from datasets import Dataset, DatasetDict
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import comparison
 from trainer.adapt.comparison import PEER, Comparison, compare, format_comparison
+from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import Gain
@@ -40,6 +41,8 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
         "the/base": {t: known[t] for t in INPUTS[11:23]},
     }
     found = {name: FakeEncoder(each, size=32) for name, each in (answers | {PEER: {}}).items()}
+    config = SimpleNamespace(context_weights=[])
+    found["run/model"].model = SimpleNamespace(config=config)  # type: ignore[attr-defined]
     opened = SimpleNamespace(from_pretrained=found.__getitem__)
     monkeypatch.setattr(comparison, "Encoder", opened)
     monkeypatch.setattr(comparison, "load_encoder", found.__getitem__)
@@ -103,7 +106,8 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, m
     """Each fold is ranked among its own replies, and suggested for from those of the others."""
     asked = []
 
-    def rivals(systems: Any, known: Dataset, unknown: Dataset) -> dict[str, list[str]]:
+    def rivals(systems: Any, known: Dataset, unknown: Dataset, turns: Any) -> dict[str, list[str]]:
+        assert set(turns.values()) == {()}
         assert not set(known["input"]) & set(unknown["input"]) and len(known) + len(unknown) == 30
         asked.extend(unknown["input"])
         return {"bm25, messages": ["on monday"] * len(unknown)}
@@ -114,7 +118,8 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, m
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
     suggested = {w: Suggested(["on monday"] * 30, np.zeros(30), np.zeros(30)) for w in (OWN, BY_REPLIES, BY_MESSAGES)}
-    choice = Choice(None, None, gain, folds, suggested, OWN)  # type: ignore[arg-type]
+    context = ContextChoice((), [(), (), ()], gain)
+    choice = Choice(None, None, gain, folds, suggested, OWN, context)  # type: ignore[arg-type]
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
         result = compare("the/base", Path("run/model"), splits, choice, OWN)
         assert result.adapted["p_at_1"] == pytest.approx(0.5) and result.adapted["split"] == "cross-validation"

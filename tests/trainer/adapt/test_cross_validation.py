@@ -13,6 +13,7 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from trainer.adapt import cross_validation as module
+from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
 from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Point
@@ -73,19 +74,28 @@ def validate(monkeypatch) -> Callable[..., Any]:
 
     def run(pairs: Dataset, best: float = 4.5, processes: int = 1, adjustment: float = 0.0, **options: Any) -> Any:
         held_out, freed, suggesting, Loop.runs = [], [], [], []
+        turns_of: dict[tuple[int, ...], Any] = {}
         settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4} | options
         arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, **settings)
         accelerator = SimpleNamespace(num_processes=processes, free_memory=lambda: freed.append(len(Loop.runs)))
         model = torch.nn.Linear(1, 1, bias=False)
-        model.config = SimpleNamespace(lexical_share=0.1)
+        model.config = SimpleNamespace(lexical_share=0.1, context_weights=[])
         torch.nn.init.constant_(model.weight, 7)
 
         def queries_of(some: Dataset, threads: np.ndarray) -> Any:
             held_out.append(some["input"][:])
             assert threads.tolist() == [numbers[text] for text in some["input"]]
-            return SimpleNamespace(threads=threads)
+            return SimpleNamespace(threads=threads, responses=[])
 
-        def rank(encoder: Any, queries: Any, shares: list[float]) -> dict[float, Ranks]:
+        def measure_context(score: Any, queries: Any) -> Any:
+            assert model.weight.item() == 7  # the base
+            return queries.threads
+
+        def choose_context(parts: list[Any]) -> ContextChoice:
+            return ContextChoice((0.5,), [(0.1 * number,) for number in range(len(parts))], None)  # type: ignore[arg-type]
+
+        def rank(encoder: Any, queries: Any, shares: list[float], turns: Any) -> dict[float, Ranks]:
+            turns_of[tuple(queries.threads)] = turns
             distance = abs(model.weight.item() - 7 - best) + 1
             beaten = {share: np.full(len(queries.threads), 10 * (distance + share)) for share in shares}
             return {share: Ranks(each.astype(int), np.full(len(each), 200)) for share, each in beaten.items()}
@@ -102,6 +112,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
             def build(encoder: Any, replies: list[str], questions: list[str]) -> Any:
                 known = set(questions)
                 weights = (model.weight.item(), model.config.lexical_share)
+                assert model.config.context_weights in ([0.0], [0.1], [0.2])
 
                 return SimpleNamespace(known=known, weights=weights)
 
@@ -119,6 +130,9 @@ def validate(monkeypatch) -> Callable[..., Any]:
         numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
         monkeypatch.setattr(module, "build_queries", queries_of)
         monkeypatch.setattr(module, "rank_shares", rank)
+        monkeypatch.setattr(module, "measure_context", measure_context)
+        monkeypatch.setattr(module, "choose_context", choose_context)
+        monkeypatch.setattr(module, "score_by", lambda *_: None)
         monkeypatch.setattr(module, "shares_of", lambda model: [0.1, 0.0])
         monkeypatch.setattr(module, "prepare_start", prepare)
         monkeypatch.setattr(module, "TrainingLoop", Loop)
@@ -131,6 +145,9 @@ def validate(monkeypatch) -> Callable[..., Any]:
         tasks = {TASK: SimpleNamespace(columns="columns")}
         choice = CrossValidation(context, model, None, tasks, pairs).run()
         assert freed == list(range(1, len(Loop.runs) + 1))
+        assert model.config.context_weights == [0.5] and sorted(turns_of.values()) == [
+            (0.1 * n,) for n in range(len(held_out))
+        ]
         return model, choice, held_out, suggesting
 
     return run

@@ -47,8 +47,10 @@ class Index:
     def __init__(self, are_right: list[bool]) -> None:
         self.are_right, self.asked = are_right, []
 
-    def score_pairs(self, inputs: list[str], replies: list[str], judge: str) -> tuple[np.ndarray, np.ndarray]:
-        assert judge == "judge" and len(inputs) == len(replies)
+    def score_pairs(
+        self, inputs: list[str], replies: list[str], judge: str, contexts: list[list[str]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert judge == "judge" and len(inputs) == len(replies) == len(contexts)
         self.asked.append(inputs)
         return np.linspace(1, 0, len(self.are_right)), np.array(self.are_right)
 
@@ -60,7 +62,7 @@ def suggested(are_right: list[bool]) -> Suggested:
 
 def choice_of(are_right: list[bool], weights: Weights) -> Choice:
     by_weights = {each: suggested(are_right if each == weights else [False] * len(are_right)) for each in CHOICES}
-    return Choice(None, None, None, [], by_weights, weights)  # type: ignore[arg-type]
+    return Choice(None, None, None, [], by_weights, weights, None)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_chosen_on_held_out_messages_and_measured_on_test():
@@ -135,8 +137,8 @@ def test_on_dev_the_weight_with_the_suggestions_most_like_the_real_replies_is_ch
 
 
 def test_examples_are_some_short_held_out_messages():
-    def suggest(message: str, k: int, threshold: float) -> list[Any]:
-        assert (k, threshold) == (1, -np.inf)
+    def suggest(message: str, k: int, threshold: float, context: list[str]) -> list[Any]:
+        assert (k, threshold, context) == (1, -np.inf, [])
         return [SimpleNamespace(text=f"to {message}", score=0.5, question="who?")]
 
     index, short, long = SimpleNamespace(suggest=suggest), make_pairs(40), "b" * 101
