@@ -18,7 +18,7 @@ from scipy.stats import hypergeom
 from modeling_convsim.encoding.context import encode_in_context
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import bootstrap_interval, with_intervals
-from trainer.evaluation.response_prediction import CANDIDATES, RANKS
+from trainer.evaluation.response_prediction import CANDIDATES, RANKS, contexts_of
 
 QUERIES = 2_000
 OTHERS = CANDIDATES - 1
@@ -72,11 +72,6 @@ def build_queries(pairs: Dataset, threads: np.ndarray, most: int = QUERIES) -> Q
     for row, said in enumerate(zip(inputs, contexts, strict=True)):
         is_other[row, [position[text] for text in (said[0], *said[1]) if text in position]] = False
     return Queries(inputs, list(position), true, is_other, threads, contexts)
-
-
-def contexts_of(pairs: Dataset) -> list[list[str]]:
-    """The earlier turns of each pair's input, the newest first; none in data without the column."""
-    return pairs["context"][:] if "context" in pairs.column_names else [[] for _ in range(len(pairs))]
 
 
 @dataclass(frozen=True)

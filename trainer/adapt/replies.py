@@ -12,8 +12,8 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import choose_examples, tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import contexts_of
 from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
+from trainer.evaluation.response_prediction import contexts_of
 
 MOST_CALIBRATED = 5_000  # held-out messages
 EXAMPLES = 3

@@ -13,9 +13,9 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import RIGHT_COSINE, text_cosines
 from modeling_convsim.suggestion.deduplication import canonical_form
 from trainer.adapt.context import add_turns, score_by
-from trainer.adapt.ranking import contexts_of
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.response_prediction import contexts_of
 
 
 class Weights(NamedTuple):

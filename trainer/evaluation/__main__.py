@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Collection
@@ -97,11 +98,26 @@ def _add_evaluation_options(parser: ArgumentParser) -> None:
         "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
     )
     group.add_argument(
+        "--context",
+        nargs="+",
+        type=_weight,
+        metavar="WEIGHT",
+        help="weights of the earlier turns of a conversation, the newest first: response_prediction is measured with "
+        "and without them, also for baselines (default: the model's context_weights, if it has some)",
+    )
+    group.add_argument(
         "--baselines",
         metavar="NAMES",
         help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)} "
         "(default: none)",
     )
+
+
+def _weight(value: str) -> float:
+    number = float(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError
+    return number
 
 
 def _split_names(option: str, text: str, known: Collection[str]) -> list[str]:
@@ -183,13 +199,13 @@ def run(args: Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
     matrices: dict[str, np.ndarray] = {}
     names = [name for name in args.tasks if name in EVALUATORS]
+    shared = {"intervals": args.intervals, "context": args.context}
     if names:
-        options = {"similarity": args.similarity, "intervals": args.intervals, "matrices": matrices}
+        options = {"similarity": args.similarity, "matrices": matrices, **shared}
         results = evaluate_encoder(encoder, data, args.split, names, **options)
     if args.baselines:
         results["baselines"] = {
-            baseline: evaluate_baseline(baseline, data, args.split, names, intervals=args.intervals)
-            for baseline in args.baselines
+            baseline: evaluate_baseline(baseline, data, args.split, names, **shared) for baseline in args.baselines
         }
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError, one_line
 from trainer.evaluation.registry import load_kind
-from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
+from trainer.evaluation.response_prediction import ResponseQueries, evaluate_response_prediction, queries_of
 from trainer.evaluation.stsb import evaluate_stsb
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
@@ -193,7 +193,7 @@ def run(args: Namespace) -> int:
         raise InputError(f"{args.model} is not a local folder; name a folder for the results with -o")
     split = SPLITS[args.split]
     pairs = _split(load_kind("pairs", args.pairs), split, args.pairs) if args.pairs else None
-    queries = build_queries(pairs["input"][:], pairs["response"][:]) if pairs is not None else None
+    queries = queries_of(pairs) if pairs is not None else None
     stsb = _split(load_kind("stsb", args.stsb), split, args.stsb) if args.stsb else None
     output = args.output or Path(args.model, "mteb")
     print(format_scores(evaluate(args.model, output, stsb=stsb, queries=queries, split=split)))

@@ -1,10 +1,12 @@
 """Response prediction: rank the true response to an input among 99 random ones (Yang et al. 2018, section 4.1)."""
 
-import functools
+from __future__ import annotations
+
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.registry import Baseline, CardEntry, EvaluationInputs, Evaluator
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
@@ -30,11 +35,13 @@ class ResponseQueries:
         responses: the distinct texts of the queries' responses.
         candidates: (queries, 100) positions in `responses`, fewer columns if there are fewer responses. Column 0 is the
             true response; the texts of a row are distinct.
+        contexts: the earlier turns of each query, the newest first.
     """
 
     inputs: list[str]
     responses: list[str]
     candidates: np.ndarray
+    contexts: list[list[str]]
 
 
 def build_queries(
@@ -42,19 +49,21 @@ def build_queries(
     responses: Sequence[str],
     max_queries: int = MAX_QUERIES,
     seed: int = 0,
+    contexts: Sequence[list[str]] | None = None,
 ) -> ResponseQueries:
     """Build queries from held-out pairs: a pure function of the texts and the seed.
 
     From more than `max_queries` pairs, a random sample of this size is used. The other candidates of a query are 99
-    distinct responses of other queries, sampled at random; none equals the true response, or the input, which may be
-    the response of the pair before it in a thread. If the queries have fewer than 100 distinct responses that
-    are no input, each query ranks all of them, and a warning says so.
+    distinct responses of other queries, sampled at random; none equals the true response, the input, which may be the
+    response of the pair before it in a thread, or an earlier turn. If the queries have fewer than 100 distinct
+    responses that are no turn before them, each query ranks all of them, and a warning says so.
 
     Args:
         inputs: the input of each pair.
         responses: the response of each pair.
         max_queries: the largest number of queries.
         seed: seed of the samples.
+        contexts: the earlier turns of each pair, the newest first; by default none.
 
     Raises:
         InputError: fewer than two distinct responses.
@@ -67,7 +76,13 @@ def build_queries(
     true_responses = [responses[index] for index in selected]
     position = {text: index for index, text in enumerate(dict.fromkeys(true_responses))}
     selected_inputs = [inputs[index] for index in selected]
-    size = min(CANDIDATES, len(position) - any(text in position for text in selected_inputs))
+    selected_contexts = [contexts[index] if contexts is not None else [] for index in selected]
+    before = [  # the responses that are turns before each query
+        {position[turn] for turn in (text, *context) if turn in position} - {position[true]}
+        for text, context, true in zip(selected_inputs, selected_contexts, true_responses, strict=True)
+    ]
+    most = max(map(len, before), default=0)
+    size = min(CANDIDATES, len(position) - most)
     if size < 2:
         raise InputError(
             "response prediction needs at least 2 distinct held-out responses to rank, and 3 where an input is one of "
@@ -77,16 +92,28 @@ def build_queries(
     if size < CANDIDATES:
         _warn_of_few_candidates(len(true_responses), size)
     candidates = np.empty((len(true_responses), size), dtype=np.int64)
-    for row, (text, response) in enumerate(zip(selected_inputs, true_responses, strict=True)):
+    drawn = min(size - 1 + max(most, 1), len(position) - 1)  # more than needed, in case turns before are among them
+    for row, (response, turns) in enumerate(zip(true_responses, before, strict=True)):
         true = position[response]
-        # One more than needed if possible, in case the input is among them.
-        others = random.choice(len(position) - 1, min(size, len(position) - 1), replace=False)
+        others = random.choice(len(position) - 1, drawn, replace=False)
         others += others >= true  # positions from this one on move up by one, to skip it
-        candidates[row] = true, *others[others != position.get(text)][: size - 1]
-    return ResponseQueries(selected_inputs, list(position), candidates)
+        candidates[row] = true, *[other for other in others if other not in turns][: size - 1]
+    return ResponseQueries(selected_inputs, list(position), candidates, selected_contexts)
 
 
-@functools.cache  # once, not at every evaluation of a run
+def queries_of(pairs: Dataset, max_queries: int = MAX_QUERIES) -> ResponseQueries:
+    """`build_queries` of a dataset of pairs."""
+    return build_queries(pairs["input"][:], pairs["response"][:], max_queries, contexts=contexts_of(pairs))
+
+
+def contexts_of(pairs: Dataset) -> list[list[str]]:
+    """The earlier turns of each pair's input, the newest first; none in data without the column."""
+    if "context" not in pairs.column_names:
+        return [[] for _ in range(len(pairs))]
+    return [turns or [] for turns in pairs["context"][:]]  # None in data that were joined with some that have it
+
+
+@cache  # once, not at every evaluation of a run
 def _warn_of_few_candidates(queries: int, candidates: int) -> None:
     logger.warning(
         "response prediction: the %d queries have only %d distinct responses and rank all of these; P@N cannot be "
@@ -94,17 +121,24 @@ def _warn_of_few_candidates(queries: int, candidates: int) -> None:
     )  # fmt: skip
 
 
-def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.ndarray:
+def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries, weights: Sequence[float] = ()) -> np.ndarray:
     """Scores (queries, candidates), float32: the dot product of each input with each of its candidates.
+
+    Args:
+        encoder: the model.
+        queries: the queries.
+        weights: of the earlier turns, which are ignored by default.
 
     Raises:
         InputError: the encoder has no vectors for responses.
     """
+    from modeling_convsim.encoding.context import encode_in_context  # imports torch
+
     try:
         responses = encoder.encode(queries.responses, side="response")
     except ValueError as error:
         raise InputError(f"task response_prediction: {error}") from error
-    inputs = encoder.encode(queries.inputs, side="query")
+    inputs = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
     scores = np.empty(queries.candidates.shape, dtype=np.float32)
     for start in range(0, len(scores), SCORED_AT_ONCE):
         rows = slice(start, start + SCORED_AT_ONCE)
@@ -138,26 +172,61 @@ def summarize(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
 
 
 def evaluate_response_prediction(
-    encoder: SentenceEncoder, queries: ResponseQueries, split: str, intervals: bool = False
+    encoder: SentenceEncoder,
+    queries: ResponseQueries,
+    split: str,
+    intervals: bool = False,
+    weights: Sequence[float] | None = None,
 ) -> dict:
-    """P@1, P@3 and P@10 (0 to 1) of `encoder`, with the numbers of candidates and queries and the name of the split."""
-    return summarize(score_candidates(encoder, queries), split, intervals)
+    """P@1, P@3 and P@10 (0 to 1) of `encoder`, with the numbers of candidates and queries and the name of the split.
+
+    With weights of earlier turns, by default the `context_weights` of the model, and if there are such turns,
+    "context_p_at_N" are the same with them.
+    """
+    from modeling_convsim.encoding import Encoder
+
+    if weights is None:
+        weights = encoder.model.config.context_weights if isinstance(encoder, Encoder) else ()
+    scores = partial(score_candidates, encoder, queries)
+    return _add_context(summarize(scores(), split, intervals), scores, queries, intervals, weights)
 
 
-def _build(pairs: Any, inputs: EvaluationInputs) -> ResponseQueries:
-    return build_queries(pairs["input"][:], pairs["response"][:], inputs.queries or MAX_QUERIES)
+def _add_context(
+    result: dict[str, Any],
+    scores: Callable[[Sequence[float]], np.ndarray],
+    queries: ResponseQueries,
+    intervals: bool,
+    weights: Sequence[float],
+) -> dict[str, Any]:
+    if not weights or not any(queries.contexts):
+        return result
+    with_turns = summarize(scores(weights), result["split"], intervals)
+    result |= {f"context_{name}": value for name, value in with_turns.items() if name.startswith("p_at_")}
+    return result | {"context_weights": list(weights)}
 
 
 def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
     split, pairs = inputs.last_split()
-    return evaluate_response_prediction(encoder, _build(pairs, inputs), split, inputs.intervals)
+    queries = queries_of(pairs, inputs.queries or MAX_QUERIES)
+    return evaluate_response_prediction(encoder, queries, split, inputs.intervals, inputs.context)
 
 
 def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
+    from modeling_convsim.encoding.context import select_turns
+
     split, pairs = inputs.last_split()
-    queries = _build(pairs, inputs)
-    scores = baseline(queries.inputs, queries.responses, queries.candidates)
-    return summarize(scores, split, inputs.intervals)
+    queries = queries_of(pairs, inputs.queries or MAX_QUERIES)
+
+    def scores(weights: Sequence[float] = ()) -> np.ndarray:
+        total = baseline(queries.inputs, queries.responses, queries.candidates)
+        turns = select_turns(queries.inputs, queries.contexts, len(weights))
+        for position, weight in enumerate(weights):
+            texts = ["".join(each[position : position + 1]) for each in turns]
+            total = total + np.float32(weight) * baseline(texts, queries.responses, queries.candidates)
+        return total
+
+    result = summarize(scores(), split, inputs.intervals)
+    return _add_context(result, scores, queries, inputs.intervals, inputs.context or ())
 
 
 EVALUATOR = Evaluator(
@@ -171,6 +240,7 @@ EVALUATOR = Evaluator(
         task_name="response prediction",
         dataset_id="conversations",
         dataset_name="held-out conversations",
-        metrics={f"p_at_{n}": f"P@{n}" for n in RANKS},
+        metrics={f"p_at_{n}": f"P@{n}" for n in RANKS}
+        | {f"context_p_at_{n}": f"P@{n} with earlier turns" for n in RANKS},
     ),
 )

@@ -16,7 +16,7 @@ from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.response_prediction import build_queries, response_hits
+from trainer.evaluation.response_prediction import queries_of, response_hits
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
@@ -96,7 +96,7 @@ class Measurements:
 
         def measure() -> list[int]:
             pairs = list(EVALUATORS["response_prediction"].splits_in(self.data, "both").values())[-1]
-            queries = build_queries(pairs["input"][:], pairs["response"][:])
+            queries = queries_of(pairs)
             return response_hits(self.encoder(system), queries).astype(int).tolist()
 
         return np.asarray(self.cached(system, "response_hits", measure))

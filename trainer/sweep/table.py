@@ -67,7 +67,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
     from transformers.utils.logging import disable_progress_bar
 
     from modeling_convsim.encoding import Encoder
-    from trainer.evaluation.response_prediction import build_queries, response_hits
+    from trainer.evaluation.response_prediction import queries_of, response_hits
     from trainer.evaluation.stsb import untuned_scores
 
     torch.set_num_threads(threads)
@@ -84,7 +84,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
         scores["stsb_gold"] = np.array(pairs["score"], dtype=np.float64)
     if "response_prediction" in results and not run.arguments.adapt:  # an adaptation splits its pairs by itself
         pairs = _dev_pairs(run.arguments)
-        queries = build_queries(pairs["input"][:], pairs["response"][:])
+        queries = queries_of(pairs)
         scores["p_at_1"] = response_hits(encoder, queries).astype(np.float64)
     return scores
 

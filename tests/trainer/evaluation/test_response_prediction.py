@@ -6,10 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.response_prediction import (
+    EVALUATOR,
     ResponseQueries,
     build_queries,
     evaluate_response_prediction,
@@ -144,3 +148,48 @@ def test_the_candidates_of_other_queries_stay_if_an_input_is_a_response():
     own = np.array([responses.index(text) if text in responses else -1 for text in inputs])
     is_drawn = (before[:, 1:] == own[:, None]).any(axis=1)
     assert ((before != after).any(axis=1) == is_drawn).all() and 20 < is_drawn.sum() < 150
+
+
+TURNS = [[f"answer {number + 1}", f"hint {number}"] if number % 3 else [] for number in range(300)]
+
+
+def test_no_earlier_turn_is_a_candidate():
+    inputs, responses = conversations(300, 120)
+    queries = build_queries(inputs, responses, contexts=TURNS)
+    assert queries.candidates.shape == (300, 100) and queries.contexts == TURNS
+    for response, context, candidates in zip(responses, TURNS, texts_of(queries), strict=True):
+        assert candidates[0] == response and len(set(candidates)) == 100 and not set(candidates) & set(context)
+    few = build_queries(inputs[:20], responses[:20], contexts=TURNS[:20])
+    assert few.candidates.shape == (20, 19)  # of 20, without an earlier turn
+
+
+def test_scores_with_earlier_turns_are_weighted_sums_in_a_loop():
+    queries, encoder = build_queries(*conversations(300, 120), contexts=TURNS), FakeEncoder()
+    scores = score_candidates(encoder, queries, [0.5, 0.25])
+    for row in (0, 1, 256, 299):
+        own, *others = encoder.encode([queries.inputs[row], *TURNS[row]]).astype(float)
+        vector = own + sum(weight * other for weight, other in zip([0.5, 0.25], others, strict=False))
+        vector *= np.linalg.norm(own) / np.linalg.norm(vector)
+        candidates = [queries.responses[position] for position in queries.candidates[row]]
+        assert scores[row] == pytest.approx(encoder.encode(candidates, "response") @ vector, abs=1e-6)
+
+
+def test_results_have_both_where_there_are_weights_and_turns():
+    queries, encoder = build_queries(*conversations(300, 120), contexts=TURNS), FakeEncoder()
+    alone = evaluate_response_prediction(encoder, queries, "test")
+    both = evaluate_response_prediction(encoder, queries, "test", intervals=True, weights=[0.5])
+    assert not any(name.startswith("context") for name in alone) and both.items() > alone.items()
+    expected = summarize(score_candidates(encoder, queries, [0.5]), "test", intervals=True)
+    for name in ("p_at_1", "p_at_10", "p_at_1_interval"):
+        assert both[f"context_{name}"] == expected[name]
+    assert both["context_weights"] == [0.5]
+    without = build_queries(*conversations(300, 120))
+    assert "context_weights" not in evaluate_response_prediction(encoder, without, "test", weights=[0.5])
+
+
+def test_a_baseline_gets_the_same_turns():
+    """The turn before has the word of the response."""
+    rows = [{"input": f"well {n}", "response": f"about topic{n}", "context": ["hm", f"topic{n}"]} for n in range(120)]
+    inputs = EvaluationInputs(None, {"test": Dataset.from_list(rows)}, context=[0.0, 1.0])
+    result = EVALUATOR.evaluate_baseline(BASELINES["bm25"], inputs)
+    assert result["p_at_1"] < 0.1 and result["context_p_at_1"] == 1
