@@ -282,7 +282,7 @@ def _add_suggestions(index: ReplyIndex) -> None:
     button = gr.Button("Suggest", variant="primary")
     suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
     has_context = bool(index.encoder.model.config.context_weights)
-    earlier = gr.Textbox(label="Earlier messages, one per line, the oldest first", lines=2, visible=has_context)
+    earlier = gr.Textbox("", label="Earlier messages, one per line, the oldest first", lines=2, visible=has_context)
     with gr.Accordion("Settings", open=False):
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
         threshold = _threshold_slider(index)
@@ -295,7 +295,8 @@ def _add_suggestions(index: ReplyIndex) -> None:
     moved = [count.change, threshold.change]
     gr.on(moved, again, inputs, suggested, trigger_mode="always_last", api_visibility="private", js=CLOSE_ERRORS)
     if examples is not None:
-        chosen = examples.click(lambda sample: sample[0], examples, message, api_visibility="private")
+        fill, filled = lambda sample: (sample[0], ""), [message, earlier]
+        chosen = examples.click(fill, examples, filled, api_visibility="private")
         chosen.then(ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
 
 

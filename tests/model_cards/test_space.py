@@ -494,6 +494,27 @@ def test_messages_that_replies_answered_are_offered_when_there_are_no_held_out_o
     assert offered[2] == []
 
 
+def test_earlier_messages_count_where_the_model_has_weights_for_them(functions, model):
+    """They are typed as they were said, the oldest first."""
+    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
+
+    def is_offered() -> bool:
+        boxes = [block for block in functions.build(index).blocks.values() if isinstance(block, functions.gr.Textbox)]
+        return any(box.visible and "the oldest first" in str(box.label) for box in boxes)
+
+    assert not is_offered()
+    index.encoder.model.config.context_weights = [2.0, 0.5]
+    assert is_offered()
+    alone, *others = (
+        functions.suggest(index, "the dog", 3, -9, earlier) for earlier in ("", "a\nthe house", "the house\na", "\n")
+    )
+    assert len({alone, *others[:2]}) == 3 and others[2] == alone
+    expected = index.suggest("the dog", 3, -9, context=["the house", "a"])
+    assert [f"score {one.score:.2f}" in others[0] for one in expected] == [True] * 3
+    with pytest.raises(functions.gr.Error, match="Expected a text"):
+        functions.suggest(index, "the dog", 3, None, ["a"])
+
+
 @pytest.mark.parametrize("text", [None, "a" * 20_001, "the \ud83d dog"])
 def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, index_folder, text):
     index = ReplyIndex.load(index_folder)

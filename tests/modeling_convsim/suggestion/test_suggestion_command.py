@@ -148,3 +148,44 @@ def test_wrong_command_gives_one_line_and_exit_code_2(
     errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and message in errors[0] and not captured.out
     assert not paths["new"].exists()
+
+
+@pytest.fixture
+def weighted(tiny_tokenizer, tmp_path):
+    """The folder of a model for which earlier turns count."""
+    model = build("dan_input_network")
+    model.config.context_weights = [0.5, 0.25]
+    return save(model, tiny_tokenizer, tmp_path / "weighted")
+
+
+def test_the_context_is_a_file_of_turns_or_a_column_of_lists(folder, weighted, pairs, tmp_path, capsys):
+    texts = make_texts(40, seed=2)
+    contexts = [texts[row : row + row % 3] for row in range(40)]
+    table = parquet.read_table(pairs).append_column("context", pyarrow.array(contexts))
+    parquet.write_table(table, tmp_path / "context.parquet")
+    assert run("build", weighted, pairs, "-o", tmp_path / "index") == 0
+    (tmp_path / "turns.txt").write_text("the big house\nwhere is the dog\n")
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "index", "hello", "--k", 2, "--context", tmp_path / "turns.txt") == 0
+    index = ReplyIndex.load(tmp_path / "index")
+    expected = index.suggest("hello", 2, context=["where is the dog", "the big house"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == [
+        f"{one.score:.3f}" for one in expected
+    ]
+    assert expected != index.suggest("hello", 2)
+    calibrate = ("calibrate", tmp_path / "index", tmp_path / "context.parquet", "--precision", "0.1")
+    assert run(*calibrate, "--context", "context") == 0
+    inputs, replies = (table[name].to_pylist() for name in ("input", "response"))
+    scores, _ = index.score_pairs(inputs, replies, contexts=contexts)
+    assert ReplyIndex.load(tmp_path / "index").calibration.table[-1].threshold < scores.min()
+    assert run(*calibrate) == 0  # without them, the scores are others
+    alone, _ = index.score_pairs(inputs, replies)
+    assert abs(scores - alone).max() > 0.01
+    capsys.readouterr()
+    assert run(*calibrate, "--context", "input") == 2
+    assert "expected a list of earlier turns, the newest first" in capsys.readouterr().err
+    assert run("suggest", tmp_path / "index", "a", "b", "--context", tmp_path / "turns.txt") == 2
+    assert "expected one TEXT, whose conversation it is" in capsys.readouterr().err
+    assert run("build", folder, pairs, "-o", tmp_path / "without") == 0
+    assert run("suggest", tmp_path / "without", "a", "--context", tmp_path / "turns.txt") == 2
+    assert "the model has no context_weights" in capsys.readouterr().err
