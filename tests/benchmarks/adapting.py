@@ -33,23 +33,24 @@ from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
 from trainer.adapt.adaptation import adapt
+from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
 from trainer.adapt.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
-from trainer.evaluation.baselines import BASELINES
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.export.static_export import StaticEncoder
 from trainer.preset_files import PRESETS
 
 # Of `conversations/pairs` in the real data: those in no training data of model_cards/base.
 DOMAINS = ("dailydialog", "dream", "empathetic_dialogues", "scotus_oral_arguments")
 SIZES = (300, 1_000, 3_000, 10_000)  # pairs
-UNTRAINED = ("bm25", "tfidf", "minilm")  # whose results do not depend on the number of pairs
 MARGIN = 0.02  # by which P@1 may be below that of the fine-tuned peer
-Score = Callable[[Material, Dataset, Queries], np.ndarray]  # (queries, responses)
+Scores = list[np.ndarray]  # (queries, responses), of the messages alone, and of some systems with earlier turns
+Score = Callable[[Material, Dataset, Queries], Scores]
 
 
-def adapted(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base, adapted with the preset `adapt`."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "pairs")
@@ -59,45 +60,53 @@ def adapted(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
         words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
         adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
-        return score(Encoder.from_pretrained(f"{folder}/run/model"), queries)
+        encoder = Encoder.from_pretrained(f"{folder}/run/model")
+        return [score(encoder, queries, weights) for weights in ((), encoder.model.config.context_weights)]
 
 
-def base(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def base(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base as it is."""
-    return score(Encoder.from_pretrained(base_of(material)), queries)
+    return _with_context(Encoder.from_pretrained(base_of(material)), rows, queries)
 
 
-def bm25(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def bm25(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """BM25 between the message and the reply."""
-    return BASELINES["bm25"](queries.inputs, queries.responses, _everything(queries))
+    return _with_context("bm25", rows, queries)
 
 
-def tfidf(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def tfidf(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """TF-IDF between the message and the reply."""
-    return BASELINES["tfidf"](queries.inputs, queries.responses, _everything(queries))
+    return _with_context("tfidf", rows, queries)
 
 
-def minilm(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def minilm(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2 as it is."""
-    return score(SentenceTransformerEncoder(load_minilm()), queries)
+    return _with_context(SentenceTransformerEncoder(load_minilm()), rows, queries)
 
 
-def tuned(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def _with_context(system: SentenceEncoder | str, rows: Dataset, queries: Queries) -> Scores:
+    """The scores of a system that is not trained; the weights of earlier turns are chosen on the known pairs."""
+    known = build_queries(rows, thread_numbers(rows))
+    weights = choose_context([measure_context(score_by(system, known.responses), known)]).weights
+    return add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [(), weights])
+
+
+def tuned(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers, with batches of 64 and its usual rate."""
     model = load_minilm()
     _train_peer(material, model, rows, epochs=1, batch_size=64, learning_rate=2e-5)
-    return score(SentenceTransformerEncoder(model), queries)
+    return [score(SentenceTransformerEncoder(model), queries)]
 
 
-def static(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def static(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """A StaticEmbedding of 512 dimensions, trained from scratch in sentence-transformers for ten epochs."""
     tokenizer = train_tokenizer([*rows["input"], *rows["response"]], "wordpiece", 10_000, min_count=1)
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=512)], device="cpu")
     _train_peer(material, model, rows, epochs=10, batch_size=128, learning_rate=0.2)
-    return score(SentenceTransformerEncoder(model), queries)
+    return [score(SentenceTransformerEncoder(model), queries)]
 
 
-def model2vec(material: Material, rows: Dataset, queries: Queries) -> np.ndarray:
+def model2vec(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer until early stopping.
 
     The embeddings of tokens are trained without a layer on top: on other training threads of three domains, with 300
@@ -109,12 +118,7 @@ def model2vec(material: Material, rows: Dataset, queries: Queries) -> np.ndarray
     model.fit(rows["input"], rows["response"], device="cpu", max_epochs=epochs)
     with tempfile.TemporaryDirectory() as folder:
         model.to_static_model().save_pretrained(folder)
-        return score(StaticEncoder(Path(folder)), queries)
-
-
-def _everything(queries: Queries) -> np.ndarray:
-    """(queries, responses): every response is a candidate of every query."""
-    return np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
+        return [score(StaticEncoder(Path(folder)), queries)]
 
 
 SYSTEMS: dict[str, tuple[str, Score]] = {
@@ -129,19 +133,21 @@ SYSTEMS: dict[str, tuple[str, Score]] = {
 }
 
 
-def measure(material: Material, system: str, pairs: int) -> Values:
+def measure(material: Material, system: str, pairs: int, context: bool = False) -> Values:
     """P@1 in each domain, and means over the domains: "P@1", "P@1 within .02" and "seconds", with evaluation.
 
-    "queries" has P@1 of each query of each domain, for intervals of differences.
+    With `context`, that with earlier turns. "queries" has P@1 of each query of each domain, for intervals of
+    differences.
     """
     entries = {domain: _measure_domain(material, system, pairs, domain) for domain in DOMAINS}
-    p_at_1 = float(np.mean([entry["p_at_1"] for entry in entries.values()]))
+    values = {domain: entry["context_values" if context else "values"] for domain, entry in entries.items()}
+    p_at_1 = float(np.mean([np.mean(each) for each in values.values()]))
     return {
-        **{f"P@1 {domain}": entry["p_at_1"] for domain, entry in entries.items()},
+        **{f"P@1 {domain}": float(np.mean(each)) for domain, each in values.items()},
         "P@1": p_at_1,
         "P@1 within .02": p_at_1 - MARGIN if system == "tuned" else p_at_1,
         "seconds": float(np.mean([entry["seconds"] for entry in entries.values()])),
-        "queries": [{name: entry[name] for name in ("values", "threads")} for entry in entries.values()],
+        "queries": [{"values": values[domain], "threads": entry["threads"]} for domain, entry in entries.items()],
     }
 
 
@@ -158,8 +164,7 @@ def gain_interval(ours: Values, peer: Values) -> list[float]:
 
 def _measure_domain(material: Material, system: str, pairs: int, domain: str) -> dict[str, Any]:
     folder, pairs = domain_folder(material, domain), min(pairs, material.adapt_pairs)
-    name = f"{folder.name}-{system}" if system in UNTRAINED else f"{folder.name}-{pairs}-{system}"
-    file = _folder(material) / "results" / f"{name}.json"
+    file = _folder(material) / "results" / f"{folder.name}-{pairs}-{system}.json"
     is_ours = system in ("ours", "base") and material.real
     if file.is_file() and not is_ours:
         return json.loads(file.read_text(encoding="utf-8"))
@@ -168,9 +173,10 @@ def _measure_domain(material: Material, system: str, pairs: int, domain: str) ->
     queries = build_queries(Dataset(test), thread_numbers(Dataset(test)), material.adapt_queries)
     started = time.perf_counter()
     scores = SYSTEMS[system][1](material, rows, queries)
-    values, seconds = rank(queries, scores).precision(), time.perf_counter() - started
-    entry = {"p_at_1": float(values.mean()), "seconds": seconds}
-    entry |= {"values": values.tolist(), "threads": queries.threads.tolist()}
+    seconds = time.perf_counter() - started
+    names = ("values", "context_values")[: len(scores)]
+    entry = {name: rank(queries, each).precision().tolist() for name, each in zip(names, scores, strict=True)}
+    entry |= {"seconds": seconds, "threads": queries.threads.tolist()}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(entry), encoding="utf-8")
     return entry
@@ -264,8 +270,9 @@ def base_of(material: Material) -> Path:
     return ROOT / "model_cards" / "base" if material.real else _folder(material) / "base"
 
 
-def _contender(system: str, pairs: int) -> Contender:
-    return Contender(SYSTEMS[system][0], measure, {"system": system, "pairs": pairs})
+def _contender(system: str, pairs: int, context: bool = False) -> Contender:
+    name = SYSTEMS[system][0] + (", with earlier turns" if context else "")
+    return Contender(name, measure, {"system": system, "pairs": pairs, "context": context})
 
 
 def _benchmark(pairs: int, peer: str, bar: float, unit: str = "P@1") -> Benchmark:
@@ -280,6 +287,13 @@ for size in SIZES:
     for name in DOMAINS:
         for other, required in (("bm25", 1), ("tfidf", 1), ("base", 0.95)):
             BENCHMARKS[f"adapt_{size}_{name}_{other}"] = _benchmark(size, other, required, f"P@1 {name}")
+    for who, other in (("ours", "ours"), ("base", "base"), ("ours", "minilm"), ("ours", "bm25")):
+        is_alone = who == other  # with earlier turns against without
+        name = f"adapt_{size}_context_{other}"
+        BENCHMARKS[name] = Benchmark(
+            f"earlier turns after adapting to {size:,} pairs of a domain", "P@1", 1, _contender(who, size, True),
+            _contender(other, size, not is_alone), prepare=PREPARE, interval=gain_interval,
+        )  # fmt: skip
     for other in ("minilm", "tuned", "static", "model2vec"):
         unit_of_mean = "P@1 within .02" if other == "tuned" else "P@1"
         BENCHMARKS[f"adapt_{size}_{other}"] = _benchmark(size, other, 1, unit_of_mean)
@@ -315,4 +329,13 @@ def format_domains(results: dict[str, dict[str, Any]]) -> list[str]:
         margins = {"minilm": 0, "tuned": MARGIN, "static": 0, "model2vec": 0}
         peers = [value(f"adapt_{size}_{peer}", "peer", margin) for peer, margin in margins.items()]
         lines.append(f"| {size:,} | " + " | ".join([value(f"adapt_{size}_minilm"), *peers]) + " |")
+    lines += [
+        "", "With earlier turns of the conversation, by weights that each system chooses on the same pairs:", "",
+        "| pairs | ours, without | ours | base | all-MiniLM-L6-v2 | BM25 |", "|" + "---|" * 6,
+    ]  # fmt: skip
+    for size in SIZES:
+        context = f"adapt_{size}_context"
+        ours = [value(f"{context}_ours", "peer"), *(value(f"{context}_{name}") for name in ("ours", "base"))]
+        peers = [value(f"{context}_{name}", "peer") for name in ("minilm", "bm25")]
+        lines.append(f"| {size:,} | " + " | ".join([*ours, *peers]) + " |")
     return lines
