@@ -29,7 +29,9 @@ def _measure_fields(prefix: str = "") -> list[pa.Field]:
 
 
 # The datasets that the trainer reads
-PAIR_SCHEMA = pa.schema(text_fields("input", "response", "thread", "source"))
+PAIR_TEXTS = ("input", "response", "thread", "source")
+# `context` holds the earlier turns of the thread, the newest first. Datasets may lack this column.
+PAIR_SCHEMA = pa.schema([*text_fields(*PAIR_TEXTS), ("context", pa.list_(pa.string()))])
 NLI_SCHEMA = pa.schema([*text_fields("premise", "hypothesis"), ("label", pa.int64())])
 CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
 PARAPHRASE_SCHEMA = pa.schema([*text_fields("sentence1", "sentence2"), ("score", pa.float32())])
@@ -66,7 +68,12 @@ MESSAGE_SCHEMA = pa.schema(
     ]
 )
 READY_PAIR_SCHEMA = pa.schema(
-    [*PAIR_SCHEMA, *_measure_fields("input_"), *_measure_fields("response_"), pa.field("chain", pa.int64())]
+    [
+        *text_fields(*PAIR_TEXTS),
+        *_measure_fields("input_"),
+        *_measure_fields("response_"),
+        *(pa.field(name, pa.int64()) for name in ("chain", "row", "before")),  # `before`: the row that it follows
+    ]
 )
 
 

@@ -4,6 +4,9 @@ Each reply is joined to the comment that it answers, across all files. Both must
 fewer than 350 characters, more than 70 % letters, no https, /r/ or @ at the start, no author with "bot" in the name,
 not deleted. The comments that each rule removes are counted; the counts are printed and written to OUTPUT/report.json.
 
+The column context of a pair has the comments before its input, the newest first: its parent, the parent of that one,
+and so on, without those that a rule removes.
+
 Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
 converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
 Parquet files may also be named in place of dumps, and so may a dataset of comments on the Hub, or some of its files; it
@@ -37,8 +40,10 @@ from data_scripts.files.records import HUB_HELP
 from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
 from data_scripts.files.texts import UNPACK, BrokenLines, check_file
 from data_scripts.pairs.options import (
+    add_context_argument,
     add_engine_arguments,
     add_output_arguments,
+    check_context,
     check_output,
     memory_bytes,
 )
@@ -86,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
         "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
     )
+    add_context_argument(group)
     add_filter_arguments(parser, default="paper")
     add_engine_arguments(parser)
     add_output_arguments(parser, required=False)
@@ -163,6 +169,7 @@ def run(args: argparse.Namespace) -> None:
     filters = read_filters(args)
     _refuse_ignored_options(args)
     check_output(args)
+    check_context(args.context)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
     datasets = [source for source in args.sources if is_on_hub(source)]
@@ -225,12 +232,12 @@ def _write(
         if on_spark:
             size_shuffles(database._session, paths)
         comments = read_parquet(database, paths)
-        settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
+        settings = {"split": args.split, "engine": args.engine, "context": args.context, **filter_settings(filters)}
         if args.submissions:
             settings["submissions"] = "inputs too"
         names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
-        pairs = join_replies(comments, filters, args.submissions, report)
+        pairs = join_replies(comments, filters, args.submissions, report, args.context)
         check_rows(paths, sum(report["comments"].values()), paths[0].parent)
         write_pairs(pairs, folder, args, report, public_sources=True)
     push(args)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 100_000  # in a row group
 SHARD_BYTES = 1 << 29  # of text, approximately; the Hub and `datasets` handle files of this size well
 DICTIONARIES = ["thread", "source"]  # columns with repeated values
+SORTED_WITHIN = [name for name in PAIR_SCHEMA.names if name != "thread"]  # a thread, as Spark sorts
 
 
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
@@ -55,7 +56,8 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     No file is written for a split without pairs, because `datasets` reads neither empty files nor empty row groups.
 
     Args:
-        pairs: columns `input, response, thread, source`. A pair that occurs twice in a thread is written once.
+        pairs: the columns of `schemas.PAIR_SCHEMA`. A pair that occurs twice in a thread is written once, even if its
+            contexts differ: the first one in the order of their texts.
         folder: an empty folder.
         args: its attributes are the options of `options.add_output_arguments` and `filters.add_filter_arguments`.
         report: section -> the counts so far; this function adds the sections `pairs`, `splits`, `threads`, `characters`
@@ -100,7 +102,7 @@ def _load_masker(regions: tuple[str, ...], public_sources: bool, threads: int = 
 
 
 def _write_here(pairs: ir.Table, folder: Path, split: str, masker: PairMasker | None) -> Counts:
-    tables = stream_rows(pairs.order_by("thread", "input", "response", "source"), "join and sort", BATCH_ROWS)
+    tables = stream_rows(pairs.order_by("thread", *SORTED_WITHIN), "join and sort", BATCH_ROWS)
     with ThreadPoolExecutor(len(SPLITS)) as executor:
         writers = {name: SplitWriter(folder, name, executor) for name in SPLITS}
         counts = count_pairs(tables, {name: writer.add for name, writer in writers.items()}, split, masker)

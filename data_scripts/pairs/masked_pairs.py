@@ -34,7 +34,7 @@ class PairMasker:
         """The masked pairs, and how often each kind of personal data was masked in texts.
 
         Args:
-            table: columns `input, response, thread, source`.
+            table: the columns of `schemas.PAIR_SCHEMA`.
             thread_starts: (rows,) whether a thread begins with this pair.
         """
         counts: Counter[str] = Counter()
@@ -42,6 +42,11 @@ class PairMasker:
         for name in ("input", "response"):
             columns[name], masked = mask_personal_data(columns[name], self.regions)
             counts.update(masked)
+        turns, masked = mask_personal_data(columns["context"].flatten(), self.regions)
+        counts.update(masked)
+        lengths = pc.list_value_length(columns["context"]).to_numpy()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+        columns["context"] = pa.ListArray.from_arrays(offsets, turns)
         numbers = self.threads + np.cumsum(thread_starts)
         self.threads = int(numbers[-1])
         columns["thread"] = pc.binary_join_element_wise("thread", pa.array(numbers).cast(pa.string()), "-")

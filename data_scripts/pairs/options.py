@@ -10,6 +10,25 @@ from data_scripts.files.storage import is_url, storage_argument
 
 MEMORY_LIMIT = "4GiB"
 SPLIT = "thread"
+CONTEXT = 3
+
+
+def add_context_argument(parser: argparse._ActionsContainer) -> None:
+    """Add the option of every command that makes pairs of turns; `check_context` checks it."""
+    parser.add_argument(
+        "--context",
+        type=int,
+        default=CONTEXT,
+        metavar="N",
+        help="maximum number of earlier turns of the thread in the column context of a pair, 0 for none (default: "
+        "%(default)s)",
+    )
+
+
+def check_context(turns: int) -> None:
+    """Raise an InputError if --context is negative."""
+    if turns < 0:
+        raise InputError(f"--context {turns}: expected 0 or more")
 
 
 def add_memory_argument(parser: argparse._ActionsContainer) -> None:

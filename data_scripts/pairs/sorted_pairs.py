@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, SPLITS
 
 if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker
@@ -28,6 +28,7 @@ class Counts:
         input, response: number of characters -> texts.
         threads: number of pairs -> threads that have so many.
         responses: number of responses -> inputs that have so many in a thread.
+        contexts: number of earlier turns -> pairs that have so many.
         sources: source -> pairs.
         rows, bytes: split -> pairs, and the bytes of their texts in memory.
         masked: kind of personal data -> how often it was masked.
@@ -38,6 +39,7 @@ class Counts:
     response: Counter[int] = field(default_factory=Counter)
     threads: Counter[int] = field(default_factory=Counter)
     responses: Counter[int] = field(default_factory=Counter)
+    contexts: Counter[int] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SPLITS, 0)))
     bytes: Counter[str] = field(default_factory=Counter)
@@ -63,6 +65,7 @@ class Counts:
                 "pairs in the largest": largest,
                 "share of the largest": round(largest / self.pairs, 4),
                 "pairs per input": round(self.pairs / self.responses.total(), 2),
+                "pairs with earlier turns": self.pairs - self.contexts[0],
             },
             "characters": {
                 f"{side}, {name}": quantile(counts, share)
@@ -94,6 +97,7 @@ def count_pairs(
             counts.masked.update(masked)
         counts.input.update(pc.utf8_length(table["input"]).to_pylist())
         counts.response.update(pc.utf8_length(table["response"]).to_pylist())
+        counts.contexts.update(pc.list_value_length(table["context"]).to_pylist())
         counts.sources.update(table["source"].to_pylist())
         for name in open_runs:
             lengths, open_runs[name] = end_runs(starts[name], open_runs[name])
@@ -110,12 +114,15 @@ def count_pairs(
 
 
 def _distinct(tables: Iterable[pa.Table], counts: Counts) -> Iterator[tuple[pa.Table, dict[str, np.ndarray]]]:
-    """The tables without repeated pairs, with flags where a thread begins, and where the responses to an input do."""
+    """The tables without repeated pairs, with flags where a thread begins, and where the responses to an input do.
+
+    Of pairs that differ only in their contexts, the first one is used.
+    """
     last: dict[str, Any] = {}
     with tqdm(unit="pair", unit_scale=True, desc="write") as bar:
         for table in tables:
             table = table.cast(PAIR_SCHEMA)
-            differs = {name: _differs(table[name].combine_chunks(), last.get(name)) for name in PAIR_SCHEMA.names}
+            differs = {name: _differs(table[name].combine_chunks(), last.get(name)) for name in PAIR_TEXTS}
             last = table.slice(len(table) - 1).to_pylist()[0]
             bar.update(len(table))
             new = np.logical_or.reduce(list(differs.values()))
@@ -172,5 +179,11 @@ def split_pairs(table: pa.Table, thread_starts: np.ndarray, split: str) -> np.nd
 
 def row_bytes(table: pa.Table) -> np.ndarray:
     """The bytes of text of each row in memory, (rows,) int64."""
-    lengths = (pc.binary_length(column).to_numpy().astype(np.int64) + OFFSET_BYTES for column in table.columns)
-    return sum(lengths, np.zeros(len(table), np.int64))
+    total = np.zeros(len(table), np.int64)
+    for column in table.columns:
+        ends = np.arange(1, len(table) + 1)
+        if pa.types.is_list(column.type):
+            ends, column = np.cumsum(pc.list_value_length(column).to_numpy()), pc.list_flatten(column)
+        sums = np.concatenate([[0], np.cumsum(pc.binary_length(column).to_numpy().astype(np.int64) + OFFSET_BYTES)])
+        total += np.diff(sums[ends], prepend=0)
+    return total

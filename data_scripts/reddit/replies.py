@@ -5,10 +5,14 @@ import ibis.expr.types as ir
 
 from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, count_values, first_rule, removal_rules
 from data_scripts.files.dataset_folders import Report
+from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 from data_scripts.pairs.engines import materialize
+from data_scripts.schemas import PAIR_SCHEMA
 
 
-def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report: Report) -> ir.Table:
+def join_replies(
+    comments: ir.Table, filters: Filters, submissions: bool, report: Report, context: int = 0
+) -> ir.Table:
     """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
 
     Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the
@@ -20,9 +24,10 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
         filters: which rules apply.
         submissions: whether `comments` contains submissions, so that replies to them become pairs too.
         report: gets the counts of the comments by rule, and of the kept ones by outcome.
+        context: the maximum number of earlier turns of a pair.
 
     Returns:
-        The pairs: `input, response, thread, source`.
+        The pairs, with the columns of `schemas.PAIR_SCHEMA`.
     """
     key, parent = _keys(comments, submissions)
     keyed = comments.mutate(key=key, parent=parent)
@@ -56,11 +61,16 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
         single = comments.select(key=key, **columns).anti_join(twice, "key")
         return single.union(ranked.filter(~ranked.repeat).select(single.columns))
 
-    links = joined.filter(joined.outcome == PAIR)
-    responses = texts(parent=parent, body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
-    responses = responses.semi_join(links, "key")
-    inputs = texts(body=comments.body).semi_join(links.select(key=links.parent).distinct(), "key")
-    return _pair_columns(inputs, responses)
+    links = joined.filter(joined.outcome == PAIR).select("key", turn0="parent")
+    nodes = filtered.filter(filtered.rule != REPEATED)
+    links = find_earlier_turns(nodes.select("key", "parent", kept=nodes.rule == KEPT), links, context)
+    responses = texts(body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
+    responses = responses.inner_join(links, "key")
+    inputs = texts(body=comments.body).select("key", text="body")
+    input_texts = inputs.semi_join(links.select(key=links.turn0).distinct(), "key").select(input_key="key", input="text")
+    pairs = responses.inner_join(input_texts, responses.turn0 == input_texts.input_key)
+    pairs = pairs.mutate(response=pairs.body, thread=pairs.link_id, source=ibis.literal("reddit/") + pairs.subreddit)
+    return add_contexts(pairs, links, inputs, context).select(PAIR_SCHEMA.names)
 
 
 def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:
@@ -92,14 +102,3 @@ def _losses(joined: ir.Table, submissions: bool) -> dict[str, ir.BooleanValue]:
         f"{parent} is not in the dumps": joined.parent_rule.isnull(),
         f"{parent} was removed": joined.parent_rule != KEPT,
     }
-
-
-def _pair_columns(inputs: ir.Table, responses: ir.Table) -> ir.Table:
-    inputs = inputs.select(input_key=inputs.key, input=inputs.body)
-    both = responses.inner_join(inputs, responses.parent == inputs.input_key)
-    return both.select(
-        input=both.input,
-        response=both.body,
-        thread=both.link_id,
-        source=ibis.literal("reddit/") + both.subreddit,
-    )
