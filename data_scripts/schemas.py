@@ -72,7 +72,7 @@ READY_PAIR_SCHEMA = pa.schema(
         *text_fields(*PAIR_TEXTS),
         *_measure_fields("input_"),
         *_measure_fields("response_"),
-        *(pa.field(name, pa.int64()) for name in ("chain", "row", "before")),  # `before`: the row that it follows
+        *(pa.field(name, pa.int64()) for name in ("chain", "row", "followed")),  # in its chain
     ]
 )
 

@@ -33,7 +33,7 @@ from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
 from data_scripts.files.texts import BrokenLines
-from data_scripts.pairs.options import MEMORY_LIMIT, SPLIT, add_memory_argument
+from data_scripts.pairs.options import CONTEXT, MEMORY_LIMIT, SPLIT, add_memory_argument, check_context
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class ConversationOptions:
     encoding: str | None = None
     date_order: str | None = None
     keep_salutations: bool = False
+    context: int = CONTEXT
     filters: str = "chat"
     markdown: bool = False
     min_characters: int = 0
@@ -102,6 +103,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
     from data_scripts.pairs.engines import connect
 
     filters = read_filters(options)
+    check_context(options.context)
     logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
     with (
         new_folder(output, options.overwrite) as (folder, scratch),
@@ -114,7 +116,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
                 "all files hold ready pairs, which name no authors; leave it out",
             )
         report = _start_report(files, logs, options, filters)
-        pairs = join_logs(stored, database, scratch, filters, report, options.repliers)
+        pairs = join_logs(stored, database, scratch, filters, report, options.repliers, options.context)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
@@ -131,7 +133,7 @@ def _start_report(
     broken = BrokenLines()
     for log in logs:
         broken.join(log.broken)
-    settings = {"split": options.split, **filter_settings(filters)}
+    settings = {"split": options.split, "context": options.context, **filter_settings(filters)}
     names = ("gap", "columns", "encoding", "date_order")
     settings |= {name: getattr(options, name) for name in names if getattr(options, name)}
     settings |= {"repliers": len(options.repliers)} if options.repliers else {}
@@ -192,6 +194,7 @@ def join_logs(
     filters: Filters,
     report: Report,
     repliers: Sequence[str] = (),
+    context: int = 0,
 ) -> ir.Table:
     """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`.
 
@@ -202,6 +205,7 @@ def join_logs(
         filters: the rules.
         report: gets the counts.
         repliers: the authors whose replies become pairs; empty for all.
+        context: the maximum number of earlier turns of a pair.
 
     Returns:
         The columns of a pair, and `asker` and `replier`, the speakers of its texts, which may be null.
@@ -218,9 +222,9 @@ def join_logs(
     pairs = []
     if messages or not ready:
         table = read_parquet(database, [scratch / MESSAGES_FILE])
-        pairs.append(_message_pairs(table, scratch, filters, report, repliers))
+        pairs.append(_message_pairs(table, scratch, filters, report, repliers, context))
     if ready:
-        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report))
+        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report, context))
     return pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0]
 
 
@@ -232,7 +236,7 @@ def _store_items(
     ready: BatchWriter,
 ) -> None:
     before = messages.added + ready.added + log.left_out.total()
-    chain, last = ready.added, None
+    chain, followed, last = ready.added, None, None
     for location, item in items:
         try:
             "".join(value for value in item if isinstance(value, str)).encode()
@@ -241,8 +245,15 @@ def _store_items(
             continue
         if isinstance(item, Pair):
             texts, measures = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
-            chain, last = chain if last and _continues(item, last) else ready.added, item
-            row = (*texts, *item[2:], *measures[0], *measures[1], chain)
+            number = ready.added
+            if not (last and _continues(item, last)):
+                chain, followed = number, None
+            elif item.thread != last.thread:
+                followed = None
+            elif item.input == last.response:
+                followed = number - 1
+            last = item
+            row = (*texts, *item[2:], *measures[0], *measures[1], chain, number, followed)
             ready.add(row, len(item.input) + len(item.response))
         else:
             text, message_measures = _measure(item.text, filters)
@@ -272,13 +283,14 @@ def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
 
 
 def _message_pairs(
-    messages: ir.Table, scratch: Path, filters: Filters, report: Report, repliers: Sequence[str]
+    messages: ir.Table, scratch: Path, filters: Filters, report: Report, repliers: Sequence[str], context: int
 ) -> ir.Table:
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
     from data_scripts.chats.automatic import leave_out_automatic
     from data_scripts.chats.turns import check_repliers, divide_threads, make_turns, thread_names
+    from data_scripts.pairs.contexts import join_contexts
     from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)
@@ -295,7 +307,7 @@ def _message_pairs(
     report["turns"] = count_values(turns, turns.rule, [*removed, KEPT])
     inputs = turns.select(answers="turn", input="text", input_rule="rule", input_speaker="speaker")
     joined = turns.filter(turns.rule == KEPT).left_join(inputs, "answers")
-    names = thread_names(turns, scratch)
+    names = materialize(thread_names(turns, scratch), "threads")
     has_links = messages.parent.notnull().any().to_pyarrow().as_py()  # a part of a tree would lose many pairs
     divided = None if has_links else divide_threads(names)
     if divided is not None:  # a pair of two parts could have a text in each of two splits
@@ -317,33 +329,49 @@ def _message_pairs(
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
-    return pairs.select("input", "thread", "source", response="text", asker="input_speaker", replier="speaker").select(
-        *PAIR_SCHEMA.names, "asker", "replier"
+    nodes = _links_within_threads(turns, names)
+    pairs = pairs.inner_join(nodes.select("key", turn0="parent"), [("turn", "key")]).select(
+        *("key", "turn0", "input", "thread", "source"), response="text", asker="input_speaker", replier="speaker"
     )
+    pairs = join_contexts(pairs, nodes, turns.select("text", key="turn"), context)
+    return pairs.select(*PAIR_SCHEMA.names, "asker", "replier")
+
+
+def _links_within_threads(turns: ir.Table, names: ir.Table) -> ir.Table:
+    """`key, parent, kept` of each turn; the parent is the turn that it answers, or null if that is in another thread."""
+    import ibis
+
+    links = turns.select("turn", "answers", kept=turns.rule == KEPT).inner_join(names, "turn")
+    links = links.left_join(names.select(answered="turn", other="thread"), [("answers", "answered")])
+    parent = ibis.ifelse(links.thread == links.other, links.answers, ibis.null("int64"))
+    return links.select("kept", key="turn", parent=parent)
 
 
 def _count(table: ir.Table) -> int:
     return table.count().to_pyarrow().as_py()
 
 
-def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report, context: int) -> ir.Table:
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     import ibis
 
     from data_scripts.chats.threads import LONG_TEXT, add_threads
+    from data_scripts.pairs.contexts import join_contexts
     from data_scripts.pairs.engines import materialize, read_parquet, stream_rows
 
-    removed = {
-        f"{side}: {name}": condition
-        for side in ("input", "response")
-        for name, condition in removal_rules(
+    rules = {
+        side: removal_rules(
             pairs[side],
             pairs[f"{side}_characters"],
             pairs[f"{side}_alphabetic"],
             language=pairs[f"{side}_language"],
             filters=filters,
-        ).items()
+        )
+        for side in ("input", "response")
     }
+    removed = {f"{side}: {name}": condition for side, own in rules.items() for name, condition in own.items()}
+    # The input of a pair is a turn, which answers the input of the pair that it follows.
+    turns = pairs.select("input", key="row", parent="followed", kept=first_rule(rules["input"]) == KEPT)
     pairs = pairs.mutate(rule=first_rule(removed))
     # The threads of a comment in two dumps have different names, so that one could be in train and the other in test.
     first = pairs.source.min().over(ibis.window(group_by=["rule", "input", "response"]))
@@ -351,7 +379,8 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     is_repeated = (pairs.rule == KEPT) & pairs.thread.isnull() & is_long & (pairs.source != first)
     pairs = pairs.mutate(rule=ibis.ifelse(is_repeated, IN_ANOTHER_SOURCE, pairs.rule))
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, IN_ANOTHER_SOURCE, KEPT])
-    kept = pairs.filter(pairs.rule == KEPT).select(*PAIR_SCHEMA.names, "chain")
+    kept = pairs.filter(pairs.rule == KEPT).mutate(key=pairs.row, turn0=pairs.row)
+    kept = join_contexts(kept, turns, turns.select("key", text="input"), context).select(*PAIR_SCHEMA.names, "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
     bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:

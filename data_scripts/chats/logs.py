@@ -21,6 +21,7 @@ from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.records import DELIMITED, FORMS, HUB_HELP, check_records
 from data_scripts.files.texts import UNPACK, UTF8, check_encoding
+from data_scripts.pairs.options import add_context_argument
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
@@ -56,6 +57,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "author.name; time=DATE+TIME joins two columns (default: the columns that are named after their roles; other "
         "roles are guessed from names and values, and printed)",
     )
+    add_context_argument(group)
     group.add_argument(
         "--gap",
         metavar="TIME",

@@ -30,6 +30,7 @@ from data_scripts.commands import PROGRAM
 from data_scripts.files.dataset_folders import Report, format_table
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.records import Record
+from data_scripts.pairs.options import CONTEXT, check_context
 
 MESSAGES = 2_000  # that are read of each log
 FEWEST_PAIRS = 50  # to adapt a model to
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print what each log contains, and the next commands."""
+    check_context(args.context)
     filters = Filters("chat", keep_salutations=args.keep_salutations)
     for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
         print(log.path)
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
             sides = _show_columns(log)
             if args.repliers or any(each.startswith("speaker=") for each in args.columns or ()):
                 sides = None
-            repliers = _show_pairs(log, args.repliers, sides is not None, filters)
+            repliers = _show_pairs(log, args.repliers, sides is not None, filters, args.context)
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
@@ -124,7 +126,7 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filters) -> list[str]:
+def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filters, context: int) -> list[str]:
     """What was detected, the counts, and a few pairs of different threads.
 
     Returns the repliers, if they are clear, are not stated, and no column has the sides.
@@ -139,7 +141,9 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
         with connect(scratch) as database:
             stored = store_logs([log], filters, scratch, MESSAGES)
             gaps = pq.read_table(scratch / MESSAGES_FILE, columns=["gap"])["gap"].to_pylist()
-            table = join_logs(stored, database, scratch, filters, report, stated).distinct()
+            table = join_logs(stored, database, scratch, filters, report, stated, context)
+            columns = [name for name in table.columns if name != "context"]
+            table = table.group_by(columns).agg(context=table.context.min())
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
         print(f"  {log.describe()}")
@@ -155,6 +159,8 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+    if context and pairs:
+        print(f"pairs with earlier turns: {sum(bool(pair['context']) for pair in pairs):,}")
     removed = report.get("removed from texts", {}) | {"automatic messages": report.get("messages", {}).get(AUTOMATIC)}
     if shown := [f"{kind} {count:,}" for kind, count in removed.items() if count]:
         print(f"removed: {', '.join(shown)}; --keep_salutations keeps them")
@@ -210,6 +216,7 @@ def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], re
         "--repliers": args.repliers or repliers,
         "--encoding": args.encoding,
         "--date_order": args.date_order,
+        "--context": str(args.context) if args.context != CONTEXT else None,
     }
     words = [str(log.path), *(["--keep_salutations"] if args.keep_salutations else [])]
     for option, value in options.items():

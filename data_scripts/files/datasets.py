@@ -14,11 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from data_scripts.files.errors import InputError, refuse_url
 from data_scripts.files.folders import verify_dataset
 from data_scripts.files.hub import CONVERTED, HubName, disk_error, hub_errors, is_path, parse_hub_name
 from data_scripts.public_datasets import how_to_build
-from data_scripts.schemas import PAIR_SCHEMA, features
+from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
@@ -274,13 +276,19 @@ def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> Datas
 def load_pairs(source: str) -> DatasetDict:
     """Load pairs by path or by name on the Hub, as `load_columns` does, with the columns of `PAIR_SCHEMA` alone.
 
+    Datasets without earlier turns have no column `context`.
+
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    pairs = load_columns(source, tuple(PAIR_SCHEMA.names), _NO_PAIRS).select_columns(PAIR_SCHEMA.names)
+    pairs = load_columns(source, PAIR_TEXTS, _NO_PAIRS)
+    has_context = all("context" in split.column_names for split in pairs.values())
+    columns = [*PAIR_TEXTS, *(["context"] if has_context else [])]
+    pairs = pairs.select_columns(columns)
+    expected = features(pa.schema([PAIR_SCHEMA.field(name) for name in columns]))
     # A cast writes every row again, and what our commands wrote needs none.
-    same = all(split.features == features(PAIR_SCHEMA) for split in pairs.values())
-    return pairs if same else pairs.cast(features(PAIR_SCHEMA))
+    same = all(split.features == expected for split in pairs.values())
+    return pairs if same else pairs.cast(expected)
 
 
 def _check_columns(available: Iterable[str], columns: tuple[str, ...], location: str, hint: str) -> None:

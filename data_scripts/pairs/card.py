@@ -14,7 +14,7 @@ from data_scripts.files.dataset_folders import configs, license_section
 from data_scripts.files.hub import code_span, escape_text
 from data_scripts.files.storage import make_folder
 from data_scripts.pairs.sorted_pairs import Counts, quantile
-from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.schemas import PAIR_TEXTS
 
 TEMPLATE = Path(__file__).with_name("pairs_card.jinja")
 SOURCES_SHOWN = 15
@@ -76,7 +76,10 @@ def _metadata(
         "tags": ["convsim", "conversations"],
         "configs": configs(sizes),
         "dataset_info": {
-            "features": [{"name": name, "dtype": "string"} for name in PAIR_SCHEMA.names],
+            "features": [
+                *({"name": name, "dtype": "string"} for name in PAIR_TEXTS),
+                {"name": "context", "list": "string"},
+            ],
             "splits": [{"name": name, "num_bytes": size, "num_examples": rows} for name, (rows, size) in sizes.items()],
             "download_size": sum(file.stat().st_size for file in files),
             "dataset_size": sum(size for _, size in sizes.values()),

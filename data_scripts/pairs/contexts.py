@@ -10,6 +10,14 @@ import ibis.expr.types as ir
 from data_scripts.pairs.engines import materialize
 
 
+def join_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
+    """`add_contexts` for pairs with the columns `key, turn0`; the arguments are those of `find_earlier_turns`."""
+    earlier = find_earlier_turns(nodes, pairs, turns)
+    if turns:
+        pairs = pairs.drop("turn0").inner_join(earlier, "key")
+    return add_contexts(pairs, earlier, texts, turns)
+
+
 def find_earlier_turns(nodes: ir.Table, pairs: ir.Table, turns: int) -> ir.Table:
     """The keys of the earlier turns of each pair, the newest first.
 
@@ -51,7 +59,7 @@ def _kept_parents(nodes: ir.Table) -> ir.Table:
 def _skip_removed(removed: ir.Table) -> ir.Table:
     """Let `next` of each removed turn `middle` be the nearest turn before it that was not removed, or null.
 
-    Each pass doubles the number of removed turns that are skipped. Turns in a circle are skipped in no pass.
+    Each pass doubles the number of removed turns that are skipped. Turns in a cycle are skipped in no pass.
     """
     removed, left = materialize(removed, "removed"), None
     while True:
@@ -67,23 +75,26 @@ def _skip_removed(removed: ir.Table) -> ir.Table:
 
 
 def add_contexts(pairs: ir.Table, earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
-    """Add the column `context` to pairs: the texts of their earlier turns, the newest first.
+    """Add the column `context` to pairs: the texts of their earlier turns, the newest first; empty where there are none.
 
     Args:
         pairs: with the columns of `earlier`.
         earlier: the table of `find_earlier_turns`.
-        texts: `key, text` of all turns; engines read them once for each earlier turn.
+        texts: `key, text` of all turns; engines read them once.
         turns: the maximum number of earlier turns.
     """
+    if not turns:
+        return pairs.mutate(context=_list([]))
+    keys = [earlier.select(key=f"turn{number}") for number in range(1, turns + 1)]
+    needed = materialize(texts.semi_join(ibis.union(*keys, distinct=True), "key"), "earlier texts")
     joined = pairs
-    for number in range(1, turns + 1):
-        needed = texts.semi_join(earlier.select(key=f"turn{number}"), "key")
-        needed = needed.select(**{f"key{number}": "key", f"text{number}": "text"})
-        joined = joined.left_join(needed, [(f"turn{number}", f"key{number}")])
+    for number, own in enumerate(keys, start=1):
+        texts = needed.semi_join(own, "key").select(**{f"key{number}": "key", f"text{number}": "text"})
+        joined = joined.left_join(texts, [(f"turn{number}", f"key{number}")])
     found = [joined[f"text{number}"] for number in range(1, turns + 1)]
     # No text follows a missing one, which is that of a turn that is not there.
     shorter = ((text.isnull(), _list(found[:number])) for number, text in enumerate(found))
-    return joined.select(*pairs.columns, context=ibis.cases(*shorter, else_=_list(found)) if found else _list([]))
+    return joined.select(*pairs.columns, context=ibis.cases(*shorter, else_=_list(found)))
 
 
 def _list(texts: list[ir.StringValue]) -> ir.ArrayValue:

@@ -16,8 +16,8 @@ def join_replies(
     """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
 
     Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the
-    order of the files. Tables that are used more than once are materialized; they contain no texts, which are joined at
-    the end to the rows that need them.
+    order of the files. Tables that are used more than once are materialized; apart from that of the earlier turns, they
+    contain no texts, which are joined at the end to the rows that need them.
 
     Args:
         comments: the columns of `dumps.comment_schema`; a submission is a comment without a parent.
@@ -66,11 +66,11 @@ def join_replies(
     links = find_earlier_turns(nodes.select("key", "parent", kept=nodes.rule == KEPT), links, context)
     responses = texts(body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
     responses = responses.inner_join(links, "key")
-    inputs = texts(body=comments.body).select("key", text="body")
-    input_texts = inputs.semi_join(links.select(key=links.turn0).distinct(), "key").select(input_key="key", input="text")
-    pairs = responses.inner_join(input_texts, responses.turn0 == input_texts.input_key)
+    bodies = texts(body=comments.body)
+    inputs = bodies.semi_join(links.select(key=links.turn0).distinct(), "key").select(input_key="key", input="body")
+    pairs = responses.inner_join(inputs, responses.turn0 == inputs.input_key)
     pairs = pairs.mutate(response=pairs.body, thread=pairs.link_id, source=ibis.literal("reddit/") + pairs.subreddit)
-    return add_contexts(pairs, links, inputs, context).select(PAIR_SCHEMA.names)
+    return add_contexts(pairs, links, bodies.select("key", text="body"), context).select(PAIR_SCHEMA.names)
 
 
 def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, PAIR_SCHEMA, SPLITS, STSB_SCHEMA, features
+from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, PAIR_TEXTS, SPLITS, STSB_SCHEMA, features, text_fields
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -148,7 +148,7 @@ def make_pairs(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
                 rows["train"].setdefault((fill(input, way), fill(reply, way)), _thread(block, way))
     return _datasets(
         {split: [(*pair, thread, "sample") for pair, thread in pairs.items()] for split, pairs in rows.items()},
-        PAIR_SCHEMA,
+        pa.schema(text_fields(*PAIR_TEXTS)),
     )
 
 
