@@ -338,7 +338,7 @@ def _message_pairs(
 
 
 def _links_within_threads(turns: ir.Table, names: ir.Table) -> ir.Table:
-    """`key, parent, kept` of each turn; the parent is the turn that it answers, or null if that is in another thread."""
+    """`key, parent, kept` of each turn; `parent` is the turn that it answers, or null if that is in another thread."""
     import ibis
 
     links = turns.select("turn", "answers", kept=turns.rule == KEPT).inner_join(names, "turn")

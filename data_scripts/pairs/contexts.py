@@ -71,11 +71,13 @@ def _skip_removed(removed: ir.Table) -> ir.Table:
         )
         before, left = left, removed.filter(removed.skips).count().to_pyarrow().as_py()
         if left in (0, before):
-            return removed.select("middle", next=ibis.ifelse(removed.skips, ibis.null(removed.next.type()), removed.next))
+            return removed.select(
+                "middle", next=ibis.ifelse(removed.skips, ibis.null(removed.next.type()), removed.next)
+            )
 
 
 def add_contexts(pairs: ir.Table, earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
-    """Add the column `context` to pairs: the texts of their earlier turns, the newest first; empty where there are none.
+    """Add the column `context` to pairs: the texts of their earlier turns, the newest first; it is never null.
 
     Args:
         pairs: with the columns of `earlier`.

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import is_url
 from data_scripts.pairs.options import MEMORY_LIMIT, memory_bytes
-from data_scripts.pairs.spark import read_files, spark_session
+from data_scripts.pairs.spark import read_files, spark_session, without_plan
 
 Database = Any  # an Ibis backend
 
@@ -81,7 +81,8 @@ def materialize(table: ir.Table, label: str) -> ir.Table:
     """
     database, name = table.get_backend(), ibis.util.gen_name("convsim")
     if database.name == "pyspark":  # without Ibis's `cache`, which fails if the session ends before the table
-        database._session.sql(ibis.to_sql(table, dialect="pyspark")).cache().createOrReplaceTempView(name)
+        rows = database._session.sql(ibis.to_sql(table, dialect="pyspark"))
+        without_plan(rows).cache().createOrReplaceTempView(name)
     else:
         with _progress(database, label):
             database.raw_sql(f'CREATE TEMP TABLE "{name}" AS {ibis.to_sql(table, dialect="duckdb")}')

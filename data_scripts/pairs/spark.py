@@ -159,6 +159,14 @@ def read_files(session: Any, files: list[Path]) -> Any:
     return row_groups.mapInArrow(partial(_read_groups, schema=to_arrow_schema(schema)), schema)
 
 
+def without_plan(rows: Any) -> Any:
+    """The rows of a table of Spark without their query plan: plans of self-joins would grow exponentially."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    session = rows.sparkSession
+    return DataFrame(session._jsparkSession.createDataFrame(rows._jdf.toJavaRDD(), rows._jdf.schema()), session)
+
+
 def _has_connector(session: Any, file: Path) -> bool:
     from py4j.protocol import Py4JJavaError
 

@@ -10,9 +10,7 @@ from data_scripts.pairs.engines import materialize
 from data_scripts.schemas import PAIR_SCHEMA
 
 
-def join_replies(
-    comments: ir.Table, filters: Filters, submissions: bool, report: Report, context: int = 0
-) -> ir.Table:
+def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report: Report, context: int = 0) -> ir.Table:
     """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
 
     Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the

@@ -195,7 +195,7 @@ def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(t
     )
     assert run(chat, "--output", tmp_path / "out") == 0
     assert read(tmp_path / "out") == [
-        {"input": "and 1 more thing to say", "response": "yes", "thread": "t", "source": "chat"}
+        {"input": "and 1 more thing to say", "response": "yes", "thread": "t", "source": "chat", "context": ["well"]}
     ]
     assert report(tmp_path / "out")["turns"]["2,000 characters or more"] == 1  # 8 + 1 + 1,991
 
@@ -421,8 +421,8 @@ def test_the_same_threads_are_in_the_same_splits_whoever_replies(tmp_path):
     path = write_tsv(tmp_path / "chat.tsv", *TICKETS)
     assert run(path, "-o", tmp_path / "all") == run(path, "--repliers", "Jo", "-o", tmp_path / "one") == 0
     for split in SPLITS:
-        rows = {tuple(row.values()) for row in read_split(tmp_path / "all", split) if row["response"].startswith("on")}
-        assert {tuple(row.values()) for row in read_split(tmp_path / "one", split)} == rows
+        rows = [row for row in read_split(tmp_path / "all", split) if row["response"].startswith("on")]
+        assert read_split(tmp_path / "one", split) == rows
 
 
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):
@@ -439,3 +439,106 @@ def test_a_log_in_which_few_answer_many_gives_a_hint(tmp_path, capsys):
     assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "-o", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "hint: a few authors answer the others; --repliers Jo 'Tom Lee' makes pairs of their replies only" in error
+
+
+MESSAGES = [
+    (1, None, "Ann", "is anybody there"),
+    (2, None, "Ben", "I am here"),
+    (3, None, "Ben", "since this morning"),
+    (4, None, "Ann", "[deleted]"),
+    (5, None, "Cid", "what did she say"),
+    (2, None, "Ben", "I was here (edited)"),
+    (6, 1, "Dan", "I am also here"),
+    (7, None, "Ann", "then there are three of us"),
+    (8, 5, "Ben", "that she is leaving"),
+]
+EARLIER = {
+    "I am here since this morning": [],
+    "I am also here": [],
+    "then there are three of us": ["is anybody there"],
+    "that she is leaving": ["I am here since this morning", "is anybody there"],
+}
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_the_context_of_a_pair_is_the_turns_that_its_input_follows(tmp_path, turns):
+    """Ben writes twice in a row and edits a message, Ann deletes one, and Dan answers the first message."""
+    messages = [
+        {"id": key, "type": "message", "date": "2024-05-01T09:00:00", "from": speaker, "text": text}
+        | ({"reply_to_message_id": parent} if parent else {})
+        for key, parent, speaker, text in MESSAGES
+    ]
+    chat = json_lines(tmp_path / "result.json", {"name": "us", "type": "group", "id": 1, "messages": messages})
+    assert run(chat, "-o", tmp_path / "out", "--context", turns) == 0
+    found = {row["response"]: row["context"] for row in read(tmp_path / "out")}
+    assert found == {response: context[:turns] for response, context in EARLIER.items()}
+    counts = report(tmp_path / "out")
+    assert counts["threads"]["pairs with earlier turns"] == (2 if turns else 0)
+    assert counts["settings"]["context"] == turns
+
+
+def test_a_context_stays_in_its_part_of_a_long_thread_and_in_its_thread(tmp_path):
+    rows = [{"thread": "t", "speaker": "AB"[number % 2], "text": f"text {number}"} for number in range(45)]
+    chat = json_lines(tmp_path / "chat.jsonl", *rows)
+    assert run(chat, "-o", tmp_path / "out", "--context", "30") == 0
+    pairs = read(tmp_path / "out")
+    assert len({row["thread"] for row in pairs}) == 3
+    for row in pairs:
+        number = int(row["input"].split()[1])
+        assert row["context"] == [f"text {earlier}" for earlier in range(number - 1, number - number % 20 - 1, -1)]
+    links = [("1", "", "x"), ("2", "1", "x"), ("3", "2", "x"), ("4", "3", "y"), ("5", "4", "y"), ("6", "5", "y")]
+    table = ["id\tparent\tthread\ttext", *(f"{key}\t{parent}\t{name}\ttext {key}" for key, parent, name in links)]
+    assert run(write_tsv(tmp_path / "links.tsv", *table), "-o", tmp_path / "links") == 0
+    found = {row["response"][-1]: row["context"] for row in read(tmp_path / "links")}
+    assert found == {"2": [], "3": ["text 1"], "4": [], "5": [], "6": ["text 4"]}
+
+
+def test_ready_pairs_that_chain_have_the_inputs_before_them_as_context(tmp_path):
+    texts = ["hi", "hello", "how are you", "[deleted]", "fine", "bye"]
+    rows = [
+        *(f"{one}\t{other}\t" for one, other in pairwise(texts)),
+        "fine\twell\t",
+        "well\tso\tother",
+        "so\tno\tother",
+    ]
+    table = ["input\tresponse\tthread\tcontext", *(f"{row}\tunread" for row in rows)]
+    assert run(write_tsv(tmp_path / "chat.tsv", *table), "-o", tmp_path / "out") == 0
+    assert {(row["input"], row["response"]): row["context"] for row in read(tmp_path / "out")} == {
+        ("hi", "hello"): [],
+        ("hello", "how are you"): ["hi"],
+        ("fine", "bye"): ["how are you", "hello", "hi"],
+        ("fine", "well"): ["how are you", "hello", "hi"],
+        ("well", "so"): [],
+        ("so", "no"): ["well"],
+    }
+
+
+def test_written_pairs_are_read_as_ready_pairs_without_their_contexts(tmp_path):
+    chat = write_tsv(tmp_path / "chat.tsv", *TICKETS)
+    assert run(chat, "-o", tmp_path / "out") == 0
+    assert any(row["context"] for row in read(tmp_path / "out"))
+    assert run(*sorted((tmp_path / "out").glob("*.parquet")), "-o", tmp_path / "again") == 0
+    assert pairs_of(tmp_path / "again") == pairs_of(tmp_path / "out")
+
+
+def test_masks_salutations_and_names_are_treated_in_contexts_too(tmp_path):
+    said = [("Ann Lee", "Hi Tom,\n\nwrite to ann@example.org"), ("Tom", "Hello Ann, I did"), ("Ann Lee", "Tom, when?")]
+    said += [("Tom", "Today, Ann Lee")]
+    chat = json_lines(tmp_path / "chat.jsonl", *({"thread": "t", "speaker": who, "text": text} for who, text in said))
+    assert run(chat, "-o", tmp_path / "out", "--mask") == 0
+    pairs = {row["response"]: row["context"] for row in read(tmp_path / "out")}
+    assert pairs == {"I did": [], "When?": ["Write to [EMAIL]"], "Today, {name}": ["I did", "Write to [EMAIL]"]}
+    assert report(tmp_path / "out")["masked"]["e-mail addresses"] == 3
+    assert run(chat, "-o", tmp_path / "plain", "--keep_salutations") == 0
+    assert max(len(row["context"]) for row in read(tmp_path / "plain")) == 2
+
+
+def test_a_negative_number_of_earlier_turns_is_refused(tmp_path, capsys):
+    chat = write_tsv(tmp_path / "chat.tsv", *TICKETS)
+    for command in (
+        ["conversations", "-o", str(tmp_path / "out")],
+        ["inspect"],
+        ["reddit", "-o", str(tmp_path / "out")],
+    ):
+        assert main([command[0], str(chat), *command[1:], "--context", "-1"]) == 2
+        assert "error: --context -1: expected 0 or more\n" in capsys.readouterr().err

@@ -59,6 +59,16 @@ def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, 
     assert {row["response"] for file in files for row in pq.read_table(file).to_pylist()} == {"On its way", "Of course"}
 
 
+def test_the_pairs_with_earlier_turns_are_counted(tmp_path, capsys):
+    rows = [*ROWS, "8;Cleo;14/03/2026 10:05;Thank you", "8;Jürgen;14/03/2026 10:06;You are welcome"]
+    path = table(tmp_path / "c.csv", *rows)
+    for options, count in (([], 2), (["--context", "1"], 2), (["--context", "0"], None)):
+        assert run(path, *options) == 0
+        output = capsys.readouterr().out
+        assert ("pairs with earlier turns: 2\n" in output) == bool(count) and "gave 4 pairs" in output
+        assert all(shlex.join(options) in line for line in output.splitlines()[-2:])
+
+
 def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):
     path = table(tmp_path / "c.csv", "a;b;c", "1;01/03/2026;hello", "1;02/03/2026;hi")
     options = "--columns thread=a text=c time=b --date_order MDY --gap 99d --encoding cp1252"

@@ -3,6 +3,7 @@ import random
 import string
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, load_dataset
 
@@ -51,6 +52,27 @@ def test_removed_rows_equal_those_of_a_brute_force_comparison():
         "removed": sum(map(bool, hits)),
     }
     assert 0 < counts["removed"] < 300
+
+
+def test_a_pair_leaks_if_one_of_its_earlier_turns_does(tmp_path, capsys):
+    folder, contexts = (
+        tmp_path / "pairs",
+        [[], ["so what", "a man sings"], None, ["A man sings many old songs about the sea to us"]],
+    )
+    folder.mkdir()
+    rows = [{"input": f"input {n}", "response": f"reply {n}", "context": turns} for n, turns in enumerate(contexts)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    evaluation = tmp_path / "evaluation"
+    evaluation.mkdir()
+    texts = {"sentence1": ["A man sings."], "sentence2": ["A man sings many old songs about the sea to me."]}
+    pq.write_table(pa.table(texts), evaluation / "test-00000-of-00001.parquet")
+    for options, left in (([], [0, 2, 3]), (["--near_duplicates"], [0, 2])):
+        output = tmp_path / f"out{len(left)}"
+        assert main(["leakage", str(folder), "--against", f"e={evaluation}", "-o", str(output), *options]) == 0
+        (file,) = output.glob("train-*.parquet")
+        assert pq.read_table(file)["input"].to_pylist() == [f"input {n}" for n in left]
+    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response", "context"], {"e": ["a man sings"]})
+    assert kept["input"][:] == ["input 0", "input 2", "input 3"] and counts["removed"] == 1
 
 
 def test_all_rows_of_a_group_are_removed_with_one_that_leaks():

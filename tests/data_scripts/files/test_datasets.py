@@ -5,7 +5,9 @@ import pytest
 
 from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.files.errors import InputError
-from data_scripts.schemas import PAIR_SCHEMA, features
+from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features, text_fields
+
+WITHOUT_CONTEXT = pa.schema(text_fields(*PAIR_TEXTS))
 
 
 def write_folder(folder, text="how are you") -> None:
@@ -20,7 +22,7 @@ def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
     write_folder(tmp_path / "pairs")
     pairs = load_pairs(str(tmp_path / "pairs"))
     assert set(pairs) == {"train", "validation", "test"}
-    assert all(split.features == features(PAIR_SCHEMA) for split in pairs.values())
+    assert all(split.features == features(WITHOUT_CONTEXT) for split in pairs.values())
     assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
 
 
@@ -28,8 +30,18 @@ def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
     rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
     pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
     train = load_pairs(str(tmp_path))["train"]
-    assert train.features == features(PAIR_SCHEMA)
+    assert train.features == features(WITHOUT_CONTEXT)
     assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
+
+
+@pytest.mark.parametrize("context", [pa.list_(pa.string()), pa.large_list(pa.large_string())])
+def test_load_pairs_gives_earlier_turns_of_a_dataset_that_has_them(tmp_path, context):
+    write_folder(tmp_path / "pairs")
+    file = tmp_path / "pairs" / "train-00000-of-00001.parquet"
+    before = pq.read_table(file)
+    pq.write_table(before.append_column("context", pa.array([["so", "hi"]], context)), file)
+    assert load_pairs(str(file))["train"].features == features(PAIR_SCHEMA)
+    assert load_pairs(str(file))["train"]["context"][:] == [["so", "hi"]]
 
 
 def test_load_pairs_refuses_other_columns(tmp_path):

@@ -239,7 +239,7 @@ TRAIN = "train-00000-of-00001.parquet"
 @pytest.fixture
 def pairs(tmp_path) -> Path:
     with new_folder(tmp_path / "pairs", overwrite=False) as (folder, _):
-        table = pa.table([["how are you"], ["fine"], ["1"], ["talk"]], schema=PAIR_SCHEMA)
+        table = pa.table([["how are you"], ["fine"], ["1"], ["talk"], [[]]], schema=PAIR_SCHEMA)
         pq.write_table(table, folder / TRAIN, write_page_checksum=True, compression="none")
         (folder / "more").mkdir()
         shutil.copyfile(folder / TRAIN, folder / "more" / TRAIN)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from datasets import Features
 from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
 from huggingface_hub.utils import close_session
 
@@ -14,6 +15,7 @@ from data_scripts.clean.masking import RECALL
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.card import draw_plots
 from data_scripts.pairs.sorted_pairs import Counts
+from data_scripts.schemas import PAIR_SCHEMA, features
 from tests.data_scripts.pairs.test_dataset import draw_pairs, written
 from tests.loopback_hub import LoopbackHub
 
@@ -28,6 +30,7 @@ def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path, monkeyp
     report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "cc-by-4.0"
+    assert Features._from_yaml_list(metadata["dataset_info"]["features"]) == features(PAIR_SCHEMA)
     assert {part["name"]: part["num_examples"] for part in metadata["dataset_info"]["splits"]} == report["splits"]
     files = (tmp_path / "out").glob("*.parquet")
     assert metadata["dataset_info"]["download_size"] == sum(file.stat().st_size for file in files)

@@ -27,11 +27,17 @@ from data_scripts.pairs import dataset as output
 from data_scripts.pairs.dataset import SplitWriter, join_parts, write_pairs, write_part
 from data_scripts.pairs.options import add_output_arguments
 from data_scripts.pairs.sorted_pairs import OFFSET_BYTES
-from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, SPLITS
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
-Pair = tuple[str, str, str, str]
+Pair = tuple[str, ...]  # input, response, thread, source, and in some the earlier turns
+
+
+def pairs_table(pairs: list[Pair]) -> pa.Table:
+    """Pairs as a table, without earlier turns where a pair has none."""
+    columns = [[pair[column] for pair in pairs] for column in range(4)]
+    return pa.table([*columns, [list(pair[4:]) for pair in pairs]], schema=PAIR_SCHEMA)
 
 
 def written(
@@ -48,8 +54,7 @@ def written(
     add_output_arguments(parser)
     args = parser.parse_args([*arguments, "--output", str(folder)])
     folder.mkdir()
-    made = pa.table([[pair[column] for pair in pairs] for column in range(4)], schema=PAIR_SCHEMA)
-    table = ibis.duckdb.connect().create_table("made", made)
+    table = ibis.duckdb.connect().create_table("made", pairs_table(pairs))
     report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
     report |= sections or {}
     write_pairs(table, folder, args, report, public_sources)
@@ -64,7 +69,9 @@ def split_of(thread: str) -> str:
 def rows(folder: Path) -> dict[str, list[Pair]]:
     return {
         split: [
-            tuple(row.values()) for file in sorted(folder.glob(f"{split}-*")) for row in pq.read_table(file).to_pylist()
+            (*list(row.values())[:4], *row["context"])
+            for file in sorted(folder.glob(f"{split}-*"))
+            for row in pq.read_table(file).to_pylist()
         ]
         for split in ("train", "validation", "test")
     }
@@ -110,7 +117,7 @@ def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
     assert len(train) > 5
     assert train == [f"train-{number:05d}-of-{len(train):05d}.parquet" for number in range(len(train))]
     sizes = [
-        sum(len(value) + OFFSET_BYTES for row in pq.read_table(path).to_pylist() for value in row.values())
+        sum(len(row[name]) + OFFSET_BYTES for row in pq.read_table(path).to_pylist() for name in PAIR_TEXTS)
         for path in sorted((tmp_path / "out").glob("train-*"))
     ]
     assert all(2_000 <= size < 2_600 for size in sizes[:-1])  # one row group of ten pairs at most beyond the limit
@@ -145,6 +152,30 @@ def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
     assert found == [("ask [USER]", "or call [PHONE]"), ("hello", "write to [EMAIL]")]
     masked = {kind: number for kind, number in report["masked"].items() if number}
     assert masked == {"e-mail addresses": 1, "user names": 1, "phone numbers": 1}
+
+
+@pytest.mark.parametrize("batch", [1, 100_000])
+def test_personal_data_are_masked_in_each_earlier_turn(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    pairs = [
+        ("one", "two", "t1", "s"),
+        ("two", "three", "t1", "s", "write to a@b.cd", "so"),
+        ("x", "y", "t2", "s", "@ann"),
+    ]
+    report = written(tmp_path / "out", pairs, "--mask", "--split", "random")
+    found = {pair[0]: pair[4:] for part in rows(tmp_path / "out").values() for pair in part}
+    assert found == {"one": (), "two": ("write to [EMAIL]", "so"), "x": ("[USER]",)}
+    assert report["masked"]["e-mail addresses"] == report["masked"]["user names"] == 1
+    assert report["threads"]["pairs with earlier turns"] == 2
+
+
+@pytest.mark.parametrize("batch", [1, 100_000])
+def test_a_pair_that_occurs_twice_in_a_thread_is_written_with_its_first_context(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    pairs = [("one", "two", "t1", "s", *turns) for turns in (["b"], ["a", "b"], ["a"], ["a"])]
+    report = written(tmp_path / "out", pairs)
+    assert [pair for part in rows(tmp_path / "out").values() for pair in part] == [("one", "two", "t1", "s", "a")]
+    assert report["pairs"]["repeated in their thread"] == 3
 
 
 @pytest.mark.parametrize("batch", [1, 100_000])
@@ -248,7 +279,7 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
         loaded = python(read, token=WRITE_TOKEN)
         assert loaded.returncode == 0, loaded.stderr
     splits = json.loads(loaded.stdout.splitlines()[-1])
-    found = {name: [tuple(row.values()) for row in part] for name, part in splits.items()}
+    found = {name: [(*list(row.values())[:4], *row["context"]) for row in part] for name, part in splits.items()}
     assert found == {name: part for name, part in rows(tmp_path / "out").items() if part}
 
 
@@ -256,7 +287,7 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
 def test_a_file_ends_with_the_row_group_that_reaches_its_size(tmp_path, monkeypatch, limit, groups):
     monkeypatch.setattr(output, "BATCH_ROWS", 2)
     monkeypatch.setattr(output, "SHARD_BYTES", limit)
-    row = dict.fromkeys(PAIR_SCHEMA.names, "a")  # 1 byte and an offset of 4 bytes in each of 4 columns
+    row = dict.fromkeys(PAIR_TEXTS, "a") | {"context": []}  # 1 byte and an offset of 4 bytes in each of 4 columns
     with ThreadPoolExecutor(1) as executor:
         writer = SplitWriter(tmp_path, "train", executor)
         for rows in (3, 1, 3):
@@ -284,10 +315,7 @@ def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
     threads, results = 0, []
     for number, names in enumerate(np.array_split(sorted({pair[2] for pair in pairs}), parts)):
         part = sorted((pair for pair in pairs if pair[2] in set(names)), key=lambda pair: (pair[2], *pair))
-        tables = [
-            pa.table([[pair[column] for pair in part[start : start + 7]] for column in range(4)], schema=PAIR_SCHEMA)
-            for start in range(0, len(part), 7)
-        ]
+        tables = [pairs_table(part[start : start + 7]) for start in range(0, len(part), 7)]
         regions = ("US",) if masked else None
         results.append(write_part(iter(tables), number, threads, str(folder), "thread", regions))
         threads += len(names)
@@ -303,7 +331,7 @@ def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
 
 
 def test_shards_that_a_machine_wrote_elsewhere_are_missed(tmp_path):
-    tables = [pa.Table.from_pylist([dict.fromkeys(PAIR_SCHEMA.names, name)], PAIR_SCHEMA) for name in ("a", "b")]
+    tables = [pairs_table([(name,) * 4]) for name in ("a", "b")]
     parts = [write_part(iter([table]), n, 0, str(tmp_path), "thread", None) for n, table in enumerate(tables)]
     next(tmp_path.glob("*-part-00001.parquet")).unlink()
     with pytest.raises(InputError, match=rf"wrote 2 rows to {tmp_path}, but 1 are there; all machines"):

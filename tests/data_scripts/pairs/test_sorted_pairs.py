@@ -3,11 +3,10 @@
 from collections import Counter
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from data_scripts.pairs.sorted_pairs import count_pairs, end_runs, quantile, split_of
-from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+from data_scripts.schemas import SPLITS
 from tests.data_scripts.pairs import test_dataset as plain
 
 
@@ -19,18 +18,19 @@ def test_split_is_the_hash_of_the_thread_modulo_100():
 @pytest.mark.parametrize("batch", [3, 100_000])
 def test_counts_equal_plain_ones_for_any_size_of_tables(batch):
     pairs = sorted(plain.draw_pairs(1_000), key=lambda pair: (pair[2], *pair))
-    table = pa.table([[pair[column] for pair in pairs] for column in range(4)], schema=PAIR_SCHEMA)
+    pairs = [(*pair, *["earlier"] * (len(pair[0]) % 3)) for pair in pairs]
+    table = plain.pairs_table(pairs)
     tables = (table.slice(start, batch) for start in range(0, len(table), batch))
     written = []
     counts = count_pairs(
         tables, {split: lambda table: written.extend(table.to_pylist()) for split in SPLITS}, "thread", None
     )
     distinct = set(pairs)
-    assert sorted(tuple(row.values()) for row in written) == sorted(distinct)
+    assert sorted((*list(row.values())[:4], *row["context"]) for row in written) == sorted(distinct)
     assert counts.read == {"pairs": 1_000, "repeated": 1_000 - len(distinct)}
     assert counts.sources == Counter(pair[3] for pair in distinct)
     assert counts.input == Counter(len(pair[0]) for pair in distinct)
-    assert counts.bytes.total() == sum(len("".join(pair)) + 4 * 4 for pair in distinct)
+    assert counts.bytes.total() == sum(len("".join(pair)) + 4 * len(pair) for pair in distinct)
     threads, inputs = Counter(pair[2] for pair in distinct), Counter((pair[2], pair[0]) for pair in distinct)
     assert counts.threads == Counter(threads.values()) and counts.responses == Counter(inputs.values())
     assert counts.sections()["threads"] == {
@@ -38,6 +38,7 @@ def test_counts_equal_plain_ones_for_any_size_of_tables(batch):
         "pairs in the largest": max(threads.values()),
         "share of the largest": round(max(threads.values()) / len(distinct), 4),
         "pairs per input": round(len(distinct) / len(inputs), 2),
+        "pairs with earlier turns": sum(len(pair) > 4 for pair in distinct),
     }
     assert counts.sections()["characters"] == {
         f"{side}, {name}": int(np.quantile([len(pair[column]) for pair in distinct], share, method="inverted_cdf"))

@@ -20,7 +20,8 @@ from data_scripts.files.storage import storage_path
 from data_scripts.pairs import dataset, spark
 from data_scripts.pairs.engines import connect, read_parquet
 from data_scripts.schemas import PAIR_SCHEMA
-from tests.data_scripts.pairs.test_dataset import draw_pairs
+from tests.data_scripts.pairs import test_contexts
+from tests.data_scripts.pairs.test_dataset import draw_pairs, pairs_table
 from tests.loopback_s3 import LoopbackS3
 
 SETTINGS = """
@@ -73,14 +74,26 @@ def test_spark_gives_the_pairs_that_duckdb_gives(session, comments, tmp_path):
         assert report["settings"].pop("engine") == engine
         found[engine] = read(tmp_path / engine), report
     assert found["spark"] == found["duckdb"]
-    assert found["spark"][1]["comments"]["id seen before"] == 1_000 and found["spark"][1]["masked"]["user names"]
+    counts = found["spark"][1]
+    assert counts["comments"]["id seen before"] == 1_000 and counts["masked"]["user names"]
+    assert counts["threads"]["pairs with earlier turns"] > 1_000
+
+
+def test_spark_gives_the_contexts_of_a_loop_over_the_turns(session):
+    nodes, database = test_contexts.random_nodes(1), ibis.pyspark.connect(session)
+    for name, table in zip("pnt", test_contexts.tables(nodes), strict=True):
+        session.createDataFrame(table).createOrReplaceTempView(name)
+    for turns in (0, 3):
+        found = test_contexts.found_contexts(*(database.table(name) for name in "pnt"), turns)
+        assert found == test_contexts.contexts_of(nodes, turns)
 
 
 def test_tasks_use_object_storage_without_a_connector(session, s3_server: LoopbackS3, monkeypatch):
     # Java, whose environment tasks have otherwise, was started before the server.
     session.sparkContext.environment.update(s3_server.environment())
     pairs = sorted(draw_pairs(60), key=lambda pair: (pair[2], *pair))
-    table = pa.table([[pair[column] for pair in pairs] for column in range(4)], schema=PAIR_SCHEMA)
+    pairs = [(*pair, *["earlier"] * (len(pair[0]) % 3)) for pair in pairs]
+    table = pairs_table(pairs)
     # The second file has its columns in another order, and row groups that are read in several parts.
     parts = {"a": table.slice(0, 20), "b": table.slice(20).select(PAIR_SCHEMA.names[::-1])}
     bucket = storage_path("s3://bucket")
@@ -91,7 +104,7 @@ def test_tasks_use_object_storage_without_a_connector(session, s3_server: Loopba
     rows = read_parquet(ibis.pyspark.connect(session), [bucket / f"{name}.parquet" for name in parts])
     counts = dataset._write_on_spark(rows, bucket / "out", "thread", None)
     written = [(bucket / "out" / name).open("rb") for name in read_checksums(bucket / "out")]
-    found = [tuple(row.values()) for file in written for row in pq.read_table(file).to_pylist()]
+    found = [(*list(row.values())[:4], *row["context"]) for file in written for row in pq.read_table(file).to_pylist()]
     assert sorted(found) == sorted(set(pairs)) and counts.pairs == len(found) and find_damage(bucket / "out") is None
 
 

@@ -12,6 +12,7 @@ from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
 from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
+from data_scripts.schemas import PAIR_TEXTS
 from tests.data_scripts.outputs import SPLITS, read, read_split, report
 
 
@@ -73,7 +74,7 @@ def test_real_dumps_give_the_pairs_of_a_brute_force_join(real_dumps, real_output
         if parent and passes(parent) and passes(reply):
             texts = html.unescape(parent["body"]), html.unescape(reply["body"])
             expected.add((*texts, reply["link_id"], f"reddit/{reply['subreddit']}"))
-    found = [tuple(row.values()) for row in read(real_output)]
+    found = [tuple(row[name] for name in PAIR_TEXTS) for row in read(real_output)]
     assert len(found) == len(expected)
     assert set(found) == expected
 
@@ -94,9 +95,11 @@ def test_no_thread_is_in_two_splits(real_output):
 def test_the_split_stays_when_data_grows(real_dumps, real_output, tmp_path):
     assert run(*real_dumps[:-1], "--output", tmp_path / "fewer") == 0
     for split in SPLITS:
-        few = {tuple(row.values()) for row in read_split(tmp_path / "fewer", split)}
-        assert few
-        assert few <= {tuple(row.values()) for row in read_split(real_output, split)}
+        few, more = (
+            {tuple(row[name] for name in PAIR_TEXTS) for row in read_split(output, split)}
+            for output in (tmp_path / "fewer", real_output)
+        )
+        assert few and few <= more
 
 
 def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
@@ -104,9 +107,8 @@ def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(
     second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
     assert run(first, second, "--output", tmp_path / "out") == 0
     words = "these are the words of"
-    assert read(tmp_path / "out") == [
-        {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
-    ]
+    pair = {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
+    assert read(tmp_path / "out") == [pair | {"context": []}]
 
 
 def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
@@ -407,3 +409,46 @@ def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
     dumps = [write_dump(tmp_path / f"RC_{month}.bz2", comment("a")) for month in (1, 2)]
     assert run(*dumps, "--output", tmp_path / "out", "--workers", 2) == 2
     assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["--context", "0"], [], ["--context", "2", "--submissions"], ["--submissions"]])
+def test_the_context_of_a_pair_is_the_comments_before_its_input(tmp_path, options):
+    (tmp_path / "in").mkdir()
+    write_dump(tmp_path / "in" / "RS_1.bz2", submission("story"))
+    comments = [
+        comment("a"),
+        comment("b", "t1_a"),
+        comment("b", "t1_a", body="these are the words of b as edited", created_utc=1136074999),
+        comment("c", "t1_b", body="[removed]"),
+        comment("d", "t1_c", author="HelpfulBot"),
+        comment("e", "t1_d"),
+        comment("f", "t1_e"),
+        comment("g", "t1_f"),
+        comment("x", "t1_missing"),
+        comment("y", "t1_x"),
+        comment("z", "t1_y"),
+    ]
+    write_dump(tmp_path / "in" / "RC_1.bz2", *comments[:5])
+    write_dump(tmp_path / "in" / "RC_2.bz2", *comments[5:])
+    assert run(tmp_path / "in", "-o", tmp_path / "out", *options) == 0
+    title = "--submissions" in options
+    if title:
+        expected = {"a": [], "b": ["story"], "f": ["b", "a", "story"], "g": ["e", "b", "a"], "y": [], "z": ["x"]}
+    else:
+        expected = {"b": [], "f": ["b", "a"], "g": ["e", "b", "a"], "y": [], "z": ["x"]}
+    turns = int(options[1]) if "--context" in options else 3
+    found = {row["response"].split()[-1]: row["context"] for row in read(tmp_path / "out")}
+    names = {key: f"these are the words of {key}" for key in "abcdefgxyz"} | {"story": "a story about story"}
+    assert found == {key: [names[each] for each in context[:turns]] for key, context in expected.items()}
+
+
+def test_contexts_do_not_depend_on_the_order_of_the_files(tmp_path):
+    """The same pair is in its thread twice, after different comments."""
+    first = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"), comment("c", "t1_b"))
+    same = {"b": "these are the words of b", "c": "these are the words of c"}
+    second = [comment("o"), comment("p", "t1_o", body=same["b"]), comment("q", "t1_p", body=same["c"])]
+    other = write_dump(tmp_path / "RC_2.bz2", *second)
+    for number, files in enumerate([(first, other), (other, first)]):
+        assert run(*files, "-o", tmp_path / f"out{number}") == 0
+        found = [row["context"] for row in read(tmp_path / f"out{number}") if row["response"] == same["c"]]
+        assert found == [["these are the words of a"]]
