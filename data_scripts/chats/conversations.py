@@ -290,7 +290,7 @@ def _message_pairs(
 
     from data_scripts.chats.automatic import leave_out_automatic
     from data_scripts.chats.turns import check_repliers, divide_threads, make_turns, thread_names
-    from data_scripts.pairs.contexts import join_contexts
+    from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
     from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)
@@ -330,10 +330,10 @@ def _message_pairs(
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
     nodes = _links_within_threads(turns, names)
-    pairs = pairs.inner_join(nodes.select("key", turn0="parent"), [("turn", "key")]).select(
-        *("key", "turn0", "input", "thread", "source"), response="text", asker="input_speaker", replier="speaker"
-    )
-    pairs = join_contexts(pairs, nodes, turns.select("text", key="turn"), context)
+    earlier = find_earlier_turns(nodes, nodes.select("key", turn0="parent"), context)
+    pairs = pairs.inner_join(earlier, [("turn", "key")])
+    pairs = pairs.mutate(response=pairs.text, asker=pairs.input_speaker, replier=pairs.speaker)
+    pairs = add_contexts(pairs, earlier, turns.select("text", key="turn"), context)
     return pairs.select(*PAIR_SCHEMA.names, "asker", "replier")
 
 
@@ -356,7 +356,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     import ibis
 
     from data_scripts.chats.threads import LONG_TEXT, add_threads
-    from data_scripts.pairs.contexts import join_contexts
+    from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
     from data_scripts.pairs.engines import materialize, read_parquet, stream_rows
 
     rules = {
@@ -379,8 +379,10 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     is_repeated = (pairs.rule == KEPT) & pairs.thread.isnull() & is_long & (pairs.source != first)
     pairs = pairs.mutate(rule=ibis.ifelse(is_repeated, IN_ANOTHER_SOURCE, pairs.rule))
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, IN_ANOTHER_SOURCE, KEPT])
-    kept = pairs.filter(pairs.rule == KEPT).mutate(key=pairs.row, turn0=pairs.row)
-    kept = join_contexts(kept, turns, turns.select("key", text="input"), context).select(*PAIR_SCHEMA.names, "chain")
+    earlier = find_earlier_turns(turns, turns.select("key", turn0="key"), context)
+    kept = pairs.filter(pairs.rule == KEPT).inner_join(earlier, [("row", "key")])
+    kept = add_contexts(kept, earlier, turns.select("key", text="input"), context)
+    kept = kept.select(*PAIR_SCHEMA.names, "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
     bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:

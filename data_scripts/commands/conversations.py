@@ -39,6 +39,10 @@ and addressees are removed from texts, names of speakers become {name}, and the 
 person answers are left out; --keep_salutations keeps all of them. The messages and texts that are left out are counted;
 the counts are printed and written to OUTPUT/report.json.
 
+The column context of a pair has the turns before its input, the newest first (--context N): the turn that the input
+answers, the turn that this one answers, and so on, in the same thread and without those that the filters remove. Ready
+pairs have it if they follow each other in the file and the later one begins with the response of the one before it.
+
 Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
 of the same source that share a text of more than 20 characters, or that follow each other in the file if the later one
 begins with a text of the one before it. Where messages in order are in fewer than 100 threads, long ones are divided.

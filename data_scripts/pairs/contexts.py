@@ -10,14 +10,6 @@ import ibis.expr.types as ir
 from data_scripts.pairs.engines import materialize
 
 
-def join_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
-    """`add_contexts` for pairs with the columns `key, turn0`; the arguments are those of `find_earlier_turns`."""
-    earlier = find_earlier_turns(nodes, pairs, turns)
-    if turns:
-        pairs = pairs.drop("turn0").inner_join(earlier, "key")
-    return add_contexts(pairs, earlier, texts, turns)
-
-
 def find_earlier_turns(nodes: ir.Table, pairs: ir.Table, turns: int) -> ir.Table:
     """The keys of the earlier turns of each pair, the newest first.
 
@@ -80,7 +72,7 @@ def add_contexts(pairs: ir.Table, earlier: ir.Table, texts: ir.Table, turns: int
     """Add the column `context` to pairs: the texts of their earlier turns, the newest first; it is never null.
 
     Args:
-        pairs: with the columns of `earlier`.
+        pairs: joined to `earlier`.
         earlier: the table of `find_earlier_turns`.
         texts: `key, text` of all turns; engines read them once.
         turns: the maximum number of earlier turns.

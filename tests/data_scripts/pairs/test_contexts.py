@@ -7,7 +7,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import pytest
 
-from data_scripts.pairs.contexts import find_earlier_turns, join_contexts
+from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 
 Node = tuple[str, str | None, bool]  # key, the key of its parent, whether the rules keep it
 NODES = pa.schema([("key", pa.string()), ("parent", pa.string()), ("kept", pa.bool_())])
@@ -57,7 +57,8 @@ def tables(nodes: list[Node]) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 
 def found_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int) -> dict[str, list[str]]:
-    rows = join_contexts(pairs, nodes, texts, turns).to_pyarrow().to_pylist()
+    earlier = find_earlier_turns(nodes, pairs, turns)
+    rows = add_contexts(pairs.drop("turn0").inner_join(earlier, "key"), earlier, texts, turns).to_pyarrow().to_pylist()
     assert len(rows) == len({row["key"] for row in rows})
     return {row["key"]: row["context"] for row in rows}
 
