@@ -72,21 +72,20 @@ class Gain:
         }
 
 
-def choose(parts: Sequence[Measured[Chosen]], errors: float = TO_PREFER) -> Chosen | None:
-    """The point with the highest mean reciprocal rank; None, the base, if it gains too little.
+def choose(parts: Sequence[Measured[Chosen]]) -> Chosen | None:
+    """The point with the highest mean reciprocal rank; None, the base, if it gains too little (`TO_PREFER`).
 
     The mean reciprocal rank varies less with the messages than P@1. Of equal points, the first is chosen.
 
     Args:
         parts: the same points on different messages.
-        errors: the standard errors that the gain must exceed.
     """
     means = {
         point: np.concatenate([part.points[point].reciprocal_rank() for part in parts]).mean()
         for point in parts[0].points
     }
     point = max(means, key=lambda each: means[each])
-    return point if gain_of(parts, [point] * len(parts)).exceeds(errors) else None
+    return point if gain_of(parts, [point] * len(parts)).exceeds(TO_PREFER) else None
 
 
 def cross_choose(parts: Sequence[Measured[Chosen]]) -> Gain:
