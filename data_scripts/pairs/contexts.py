@@ -41,9 +41,8 @@ def find_earlier_turns(nodes: ir.Table, pairs: ir.Table, turns: int) -> ir.Table
 
 def _kept_parents(nodes: ir.Table) -> ir.Table:
     """`child, parent` of each kept turn: the nearest turn before it that the rules did not remove."""
-    parent = nodes.parent.nullif(nodes.key)
-    removed = _skip_removed(nodes.filter(~nodes.kept).select(middle="key", next=parent))
-    links = nodes.filter(nodes.kept).select(child="key", parent=parent)
+    removed = _skip_removed(nodes.filter(~nodes.kept).select(middle="key", next="parent"))
+    links = nodes.filter(nodes.kept).select("parent", child="key")
     joined = links.left_join(removed, [("parent", "middle")])
     return joined.select("child", parent=ibis.ifelse(joined.middle.notnull(), joined.next, joined.parent))
 

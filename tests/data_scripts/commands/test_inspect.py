@@ -61,11 +61,15 @@ def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, 
 
 def test_the_pairs_with_earlier_turns_are_counted(tmp_path, capsys):
     rows = [*ROWS, "8;Cleo;14/03/2026 10:05;Thank you", "8;Jürgen;14/03/2026 10:06;You are welcome"]
+    # A pair that occurs twice, after different turns, is one pair.
+    rows += [
+        f"9;{speaker};15/03/2026 10:0{minute};{speaker} again" for minute, speaker in enumerate(["Dan", "Eve"] * 2)
+    ]
     path = table(tmp_path / "c.csv", *rows)
-    for options, count in (([], 2), (["--context", "1"], 2), (["--context", "0"], None)):
+    for options in ([], ["--context", "1"], ["--context", "0"]):
         assert run(path, *options) == 0
         output = capsys.readouterr().out
-        assert ("pairs with earlier turns: 2\n" in output) == bool(count) and "gave 4 pairs" in output
+        assert ("pairs with earlier turns: 3\n" in output) == (options[1:] != ["0"]) and "gave 6 pairs" in output
         assert all(shlex.join(options) in line for line in output.splitlines()[-2:])
 
 
