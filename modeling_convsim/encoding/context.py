@@ -5,8 +5,11 @@ the cosine or score of another text with it is a weighted mean of those with the
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
 from modeling_convsim.encoding.batch_tokenizer import refuse_single_string
 
@@ -31,17 +34,25 @@ def encode_in_context(
         TypeError: A context is a single string.
     """
     turns = select_turns(texts, contexts, len(weights))
-    number = {turn: position for position, turn in enumerate(dict.fromkeys(t for each in turns for t in each))}
-    if not number:
-        return encode(list(texts))
+    number = {turn: row for row, turn in enumerate(dict.fromkeys(chain.from_iterable(turns)), start=len(texts))}
     vectors = encode([*texts, *number])
-    own, of_turns = vectors[: len(texts)], vectors[len(texts) :]
-    sums = own.copy()
-    for position, weight in enumerate(weights):
-        rows = [row for row, each in enumerate(turns) if len(each) > position]
-        sums[rows] += np.float32(weight) * of_turns[[number[turns[row][position]] for row in rows]]
-    lengths, own_lengths = (np.linalg.norm(each, axis=1, keepdims=True) for each in (sums, own))
-    return sums * (own_lengths / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    if not number:
+        return vectors
+    bags = [[row, *map(number.__getitem__, each)] for row, each in enumerate(turns)]
+    sizes = np.fromiter(map(len, bags), np.int64, count=len(bags))
+    starts = sizes.cumsum() - sizes
+    rows = np.fromiter(chain.from_iterable(bags), np.int64, count=sizes.sum())
+    weight_of = np.array([1, *weights], np.float32)[np.arange(len(rows)) - np.repeat(starts, sizes)]
+    table = torch.from_numpy(vectors)
+    sums = F.embedding_bag(
+        torch.from_numpy(rows),
+        table,
+        torch.from_numpy(starts),
+        mode="sum",
+        per_sample_weights=torch.from_numpy(weight_of),
+    )
+    lengths, own_lengths = (torch.linalg.vector_norm(each, dim=1, keepdim=True) for each in (sums, table[: len(texts)]))
+    return sums.mul_(own_lengths / torch.where(lengths > 0, lengths, 1)).numpy()
 
 
 def select_turns(texts: Sequence[str], contexts: Sequence[Sequence[str]], count: int) -> list[list[str]]:
