@@ -25,6 +25,7 @@ from trainer.adapt.adaptation import adapt
 from trainer.adapt.replies import build_index
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
+from trainer.evaluation.response_prediction import contexts_of
 from trainer.preset_files import PRESETS
 
 # Of `conversations/pairs` in the real data: replies that recur, and replies that hardly do.
@@ -83,7 +84,8 @@ def _run(material: Material, domain: str, pairs: int, number: int, shuffled: boo
         result = {"adapted": adapted.results["adaptation"]["adapted"], "threshold": calibration.get("threshold")}
         result |= {"fresh": len(fresh), "suggestions": 0, "right": 0, "part": adapted.results["adaptation"]}
         if result["threshold"] is not None and not shuffled:
-            scores, are_right = index.score_pairs(fresh["input"][:], fresh["response"][:], judge)
+            contexts = contexts_of(fresh)
+            scores, are_right = index.score_pairs(fresh["input"][:], fresh["response"][:], judge, contexts=contexts)
             is_suggested = scores >= result["threshold"]
             result |= {"suggestions": int(is_suggested.sum()), "right": int(are_right[is_suggested].sum())}
     file.write_text(json.dumps(result), encoding="utf-8")
