@@ -289,7 +289,7 @@ for size in SIZES:
             BENCHMARKS[f"adapt_{size}_{name}_{other}"] = _benchmark(size, other, required, f"P@1 {name}")
     for who, other in (("ours", "ours"), ("base", "base"), ("ours", "minilm"), ("ours", "bm25")):
         is_alone = who == other  # with earlier turns against without
-        name = f"adapt_{size}_context_{other}"
+        name = f"adapt_context_{size}_{other}"
         BENCHMARKS[name] = Benchmark(
             f"earlier turns after adapting to {size:,} pairs of a domain", "P@1", 1, _contender(who, size, True),
             _contender(other, size, not is_alone), prepare=PREPARE, interval=gain_interval,
@@ -329,13 +329,4 @@ def format_domains(results: dict[str, dict[str, Any]]) -> list[str]:
         margins = {"minilm": 0, "tuned": MARGIN, "static": 0, "model2vec": 0}
         peers = [value(f"adapt_{size}_{peer}", "peer", margin) for peer, margin in margins.items()]
         lines.append(f"| {size:,} | " + " | ".join([value(f"adapt_{size}_minilm"), *peers]) + " |")
-    lines += [
-        "", "With earlier turns of the conversation, by weights that each system chooses on the same pairs:", "",
-        "| pairs | ours, without | ours | base | all-MiniLM-L6-v2 | BM25 |", "|" + "---|" * 6,
-    ]  # fmt: skip
-    for size in SIZES:
-        context = f"adapt_{size}_context"
-        ours = [value(f"{context}_ours", "peer"), *(value(f"{context}_{name}") for name in ("ours", "base"))]
-        peers = [value(f"{context}_{name}", "peer") for name in ("minilm", "bm25")]
-        lines.append(f"| {size:,} | " + " | ".join([*ours, *peers]) + " |")
     return lines

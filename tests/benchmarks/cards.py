@@ -88,6 +88,25 @@ def own_chats() -> str:
     return _table(("", "untrained", *(f"{size:,} pairs" for size in sizes)), rows)
 
 
+def earlier_turns() -> str:
+    """The table of earlier turns: P@1 with them, and what they add."""
+    results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    sizes = [size for size in SIZES if f"adapt_context_{size}_ours" in results]
+
+    def row(title: str, system: str, key: str) -> list[str]:
+        entries = [results.get(f"adapt_context_{size}_{system}") for size in sizes]
+        return [title, *(_share(entry[key]) if entry else "" for entry in entries)]
+
+    def gain(size: int) -> str:
+        entry = results[f"adapt_context_{size}_ours"]
+        low, high = (f"{value:+.3f}" for value in entry["interval"])
+        return f"{entry['ours'] - entry['peer']:+.3f} [{low}, {high}]"
+
+    rows = [row("BM25", "bm25", "peer"), row("all-MiniLM-L6-v2", "minilm", "peer"), row("the base", "base", "ours")]
+    rows += [row("**the base, adapted**", "ours", "ours"), ["minus the same without", *map(gain, sizes)]]
+    return _table(("with earlier turns", *(f"{size:,} pairs" for size in sizes)), rows)
+
+
 def speed() -> str:
     """The table of speeds."""
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
@@ -136,7 +155,7 @@ def main() -> None:
     plot().savefig(CARDS / "encoders.png", dpi=120)
     page = CARDS / "README.md"
     text = page.read_text(encoding="utf-8")
-    for table in (encoders(), own_chats(), speed()):
+    for table in (encoders(), own_chats(), earlier_turns(), speed()):
         head = re.escape(" | ".join(table.split(" | ")[:2]))  # the first two columns
         text, replaced = re.subn(rf"^{head}.*\n(?:\|.*\n)*", lambda _, new=table: new, text, flags=re.M)
         assert replaced == 1, f"{page}: no table that begins with {head}"
