@@ -12,7 +12,7 @@ from modeling_convsim import ConvSimPreTrainedModel
 from modeling_convsim.modeling_layouts import SentenceGroup
 from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
 
-MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm"]
+MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm", "pretrained"]
 BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 
 
@@ -75,7 +75,9 @@ def test_a_row_does_not_depend_on_the_others_of_its_batch(kind, part, model):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["dan_words", "transformer", "transformer_residual_words", "cbow", "bilstm"])
+@pytest.mark.parametrize(
+    "kind", ["dan_words", "transformer", "transformer_residual_words", "cbow", "bilstm", "pretrained"]
+)
 def test_embeddings_of_the_ids_give_the_output_of_the_ids(kind):
     model, batch = (
         build(kind).encoder,
@@ -232,7 +234,7 @@ def test_a_classifier_has_the_loss_of_its_problem_type(kind, labels):
     ("options", "frozen"), [(None, False), ({"use_reentrant": False}, False), ({"use_reentrant": True}, True)]
 )
 @pytest.mark.parametrize("part", ["multitask", "classifier"])
-@pytest.mark.parametrize("kind", ["transformer", "transformer_residual"])
+@pytest.mark.parametrize("kind", ["transformer", "transformer_residual", "pretrained", "pretrained_xlm_roberta"])
 def test_checkpointing_gives_the_same_gradients(kind, part, options, frozen):
     """`frozen` as an adapter's training freezes the embeddings, whose output then must require gradients."""
     model = build_part(kind, part).train()
@@ -257,7 +259,7 @@ def test_checkpointing_gives_the_same_gradients(kind, part, options, frozen):
 
 def test_gradient_checkpointing_is_refused_by_encoders_without_layers(kind):
     for part in (build(kind), build(kind).encoder):
-        if not kind.startswith("transformer"):
+        if not kind.startswith(("transformer", "pretrained")):
             with pytest.raises(ValueError, match=r"does not support (?:activation|gradient) checkpointing"):
                 part.gradient_checkpointing_enable()
 

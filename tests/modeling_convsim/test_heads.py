@@ -26,6 +26,7 @@ from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, build_pa
 
 PREMISES = ["How old are you?", "the dog runs", "", "hello"]
 HYPOTHESES = ["the big dog", "", "", "hello you, how are you today?"]
+SCHEDULES = {"pretrained": {"learning_rate": 0.01, "max_steps": 160}}  # for other kinds: 0.02, and fewer steps
 NAMES = ["entailment", "neutral", "contradiction"]
 
 
@@ -101,7 +102,7 @@ def test_a_classifier_saved_by_itself_opens_as_a_classifier_and_as_an_encoder(fo
     }  # fmt: skip
 
 
-def test_a_classifier_is_fine_tuned_with_other_labels(folder: Path, tmp_path: Path) -> None:
+def test_a_classifier_is_fine_tuned_with_other_labels(kind: str, folder: Path, tmp_path: Path) -> None:
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2, ignore_mismatched_sizes=True)
     assert model.nli_head.output.out_features == 2
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -111,7 +112,8 @@ def test_a_classifier_is_fine_tuned_with_other_labels(folder: Path, tmp_path: Pa
         for second in ("hello", "the dog runs", "how are you")
     ]
     arguments = TrainingArguments(
-        str(tmp_path), max_steps=60, per_device_train_batch_size=9, learning_rate=0.02, report_to=[], use_cpu=True,
+        str(tmp_path), per_device_train_batch_size=9, report_to=[], use_cpu=True,
+        **SCHEDULES.get(kind, {"learning_rate": 0.02, "max_steps": 60}),
         save_strategy="no", logging_steps=60, disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(model, arguments, train_dataset=rows, data_collator=DataCollatorWithPadding(tokenizer))
@@ -193,7 +195,7 @@ def test_a_loss_without_its_texts_is_refused(kind: str, options: dict, message: 
         build(kind)(**pad(SENTENCES), **options)
 
 
-def test_the_trainer_of_transformers_learns_to_predict_responses(folder: Path, tmp_path: Path) -> None:
+def test_the_trainer_of_transformers_learns_to_predict_responses(kind: str, folder: Path, tmp_path: Path) -> None:
     model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     inputs = ["hello", "how old are you", "do you like the dog", "where is the city", "is the house big"]
     responses = ["hello you", "old", "yes I love the dog", "I do not see", "no, small"]
@@ -210,7 +212,8 @@ def test_the_trainer_of_transformers_learns_to_predict_responses(folder: Path, t
         return {**padded("input"), **with_prefix("response", padded("response")), "return_loss": True}
 
     arguments = TrainingArguments(
-        str(tmp_path), max_steps=80, per_device_train_batch_size=5, learning_rate=0.02, report_to=[], use_cpu=True,
+        str(tmp_path), per_device_train_batch_size=5, report_to=[], use_cpu=True,
+        **SCHEDULES.get(kind, {"learning_rate": 0.02, "max_steps": 80}),
         save_strategy="no", remove_unused_columns=False, disable_tqdm=True,
     )  # fmt: skip
     trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collate)

@@ -310,7 +310,7 @@ def test_resized_vocabulary_keeps_its_embeddings_and_accepts_new_tokens(multitas
     assert embed(multitask, pack([[69, 61]])).isfinite().all()
     multitask.set_sparse_gradients(True)
     multitask(**pack([[69]])).pooler_output.sum().backward()
-    assert multitask.get_input_embeddings().weight.grad.is_sparse
+    assert multitask.get_input_embeddings().weight.grad.is_sparse == bool(multitask.embedding_tables())
 
 
 def test_compiles_without_a_graph_break_for_padded_input(multitask):

@@ -23,12 +23,38 @@ TINY: dict[str, Any] = DAN | {
     "attention_dropout": 0.0,
 }
 BEST = {"residual": True, "learned_token_weights": True, "response_residual": True, "normalize_response": True}
+BERT: dict[str, Any] = {
+    "model_type": "bert",
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 20,
+    "max_position_embeddings": 80,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+MODERN_BERT: dict[str, Any] = BERT | {
+    "model_type": "modernbert",
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "cls_token_id": 2,
+    "sep_token_id": 3,
+    "attention_dropout": 0.0,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 4,
+}
+XLM_ROBERTA: dict[str, Any] = BERT | {"model_type": "xlm-roberta", "pad_token_id": 0}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_best": ("dan", {"embedding_size": 8, **BEST}),
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
     "dan_single_sum": ("dan", {"single_sum": True}),
+    "pretrained": ("pretrained", {"backbone_config": BERT}),
+    "pretrained_modernbert": ("pretrained", {"backbone_config": MODERN_BERT, "pooling": "cls"}),
+    "pretrained_xlm_roberta": ("pretrained", {"backbone_config": XLM_ROBERTA, "pooling": "last"}),
     "transformer": ("transformer", {"hidden_sizes": []}),
     "transformer_residual": ("transformer", {**BEST, "residual_scale": 0.5}),
     "transformer_residual_words": ("transformer", {"residual": True, "hidden_sizes": []}),

@@ -1,0 +1,215 @@
+"""Any pretrained text encoder of transformers as the encoder: its token vectors, pooled and L2-normalized.
+
+Not in the paper. `trainer/training/backbone.py` makes such a model from a folder or a repository of the Hub.
+"""
+
+from dataclasses import field
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, BertConfig, PreTrainedConfig
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
+
+from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, copy_to
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
+
+SIDES = ("input", "query", "response")
+
+
+@strict
+class ConvSimPretrainedConfig(ConvSimConfig):
+    """Config of a pretrained encoder; see `ConvSimConfig` for the fields that all encoders share.
+
+    `vocab_size`, `embedding_size` and `pad_token_id` are those of the backbone. Training starts at its embeddings, of
+    inputs and of responses: the response network is residual and L2-normalized by default.
+
+    Args:
+        backbone_config: Config of the pretrained encoder, of a type that transformers implements; by default that of
+            BERT with `vocab_size` tokens.
+        pooling: How token vectors become a sentence vector: "mean", "cls" (the first token's) or "last" (the last
+            token's).
+        prompts: Text that is prepended to the texts of a side: "input", "query" or "response". Token ids that are
+            given to the model include it.
+        max_tokens: Most tokens of a text that the backbone reads, with special tokens; None if there is no limit.
+    """
+
+    model_type = "convsim_pretrained"
+    label: ClassVar[str] = "Pretrained"
+    sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig}
+
+    response_residual: bool = True
+    normalize_response: bool = True
+    backbone_config: dict[str, Any] | PreTrainedConfig | None = None
+    pooling: Literal["mean", "cls", "last"] = "mean"
+    prompts: dict[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Reads the backbone's config, and copies its sizes."""
+        backbone: Any = self.backbone_config
+        if backbone is None:
+            backbone = BertConfig(vocab_size=self.vocab_size, pad_token_id=self.pad_token_id)
+        elif isinstance(backbone, dict):
+            backbone = CONFIG_MAPPING[backbone["model_type"]].from_dict(backbone)
+        self.backbone_config = backbone
+        self.vocab_size, self.embedding_size = backbone.vocab_size, backbone.hidden_size
+        self.pad_token_id = backbone.pad_token_id or 0
+        super().__post_init__(**kwargs)
+
+    def prompt(self, side: str) -> str:
+        """See `ConvSimConfig`."""
+        return self.prompts.get(side, "")
+
+    def validate_prompts(self) -> None:
+        """Requires prompts of sides that exist."""
+        if unknown := set(self.prompts) - set(SIDES):
+            raise ValueError(f"prompts has {', '.join(sorted(unknown))}, expected some of {', '.join(SIDES)}")
+
+
+class _DenseModel(ConvSimPreTrainedModel):
+    """What a pretrained encoder's classes share: all gradients are dense, those of its embedding matrix too."""
+
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+
+    def embedding_tables(self) -> list[nn.Parameter]:
+        """Returns no tables: a sparse optimizer with its own learning rate is not what the backbone was trained by."""
+        return []
+
+    def set_sparse_gradients(self, enabled: bool) -> None:
+        """Leaves the gradients dense."""
+
+
+class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
+    """A pretrained encoder of transformers and a pooling of its token vectors."""
+
+    config: ConvSimPretrainedConfig
+    pads_batches: ClassVar[bool] = True
+
+    def __init__(self, config: ConvSimPretrainedConfig) -> None:
+        super().__init__(config)
+        self.backbone = AutoModel.from_config(config.backbone_config)
+        if getattr(self.backbone, "pooler", None) is not None:
+            self.backbone.pooler = None  # not used, so that its weights would have no gradient
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Returns the backbone's word embeddings."""
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:  # type: ignore[override]
+        """Replaces the backbone's word embeddings."""
+        self.backbone.set_input_embeddings(value)
+        for config in (self.backbone.config, self.config.backbone_config):
+            config.vocab_size = value.num_embeddings  # type: ignore[union-attr]
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> BaseModelOutputWithPooling:
+        """See `ConvSimEncoder`. `hidden_states` are those of the backbone; the vector of an empty text is zero."""
+        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
+        if cu_seqlens is not None:
+            ids, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            return self.build_output(self._read_packed(ids, cu_seqlens.long()))
+        if inputs_embeds is not None:
+            values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
+        else:
+            values, mask = self.prepare_padded(input_ids, attention_mask)
+        # Backbones number positions from the first one, so the tokens are moved before the padding, wherever it is.
+        order = mask.byte().argsort(dim=1, descending=True, stable=True)
+        values = values.take_along_dim(order.view(*order.shape, *[1] * (values.dim() - 2)), dim=1)
+        states, vectors = self._read(values, mask.sum(1), output_hidden_states)
+        positions = order.argsort(dim=1).unsqueeze(-1)
+        states = [state.take_along_dim(positions, dim=1) * mask.unsqueeze(-1) for state in states]
+        return self.build_output(
+            vectors, last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None
+        )
+
+    def _read_packed(self, ids: Tensor, cu_seqlens: Tensor) -> Tensor:
+        """Reads packed sentences in groups of similar length: (batch, embedding_size).
+
+        All processes of a run have as many groups as one another, whatever the lengths: FSDP's processes gather the
+        weights together, group by group.
+        """
+        lengths = cu_seqlens.diff()  # (batch,)
+        order = lengths.argsort(stable=True)
+        groups = list(order.split(32 if ids.device.type == "cpu" else 256))
+        widths = [max([1, *lengths[group].tolist()]) for group in groups]
+        lengths, starts, order = (copy_to(part, ids.device) for part in (lengths, cu_seqlens[:-1], order))
+        padded = F.pad(ids, (0, 1), value=self.config.pad_token_id)  # (total_tokens + 1,)
+        vectors = []
+        for group, width in zip(order.split([len(group) for group in groups]), widths, strict=True):
+            steps = torch.arange(width, device=ids.device)
+            is_token = steps < lengths[group].unsqueeze(1)  # (sentences, width)
+            indices = torch.where(is_token, starts[group].unsqueeze(1) + steps, len(ids))
+            vectors.append(self._read(padded[indices], lengths[group])[1])
+        return torch.cat(vectors)[order.argsort()]
+
+    def _read(self, values: Tensor, lengths: Tensor, all_states: bool = False) -> tuple[list[Tensor], Tensor]:
+        """Reads sentences padded at their ends.
+
+        Args:
+            values: token ids (sentences, width), or their embeddings (sentences, width, hidden_size).
+            lengths: number of tokens of each sentence (sentences,).
+            all_states: return all hidden states, not only the last.
+
+        Returns:
+            Hidden states (sentences, width, hidden_size), undefined at padding, and sentence vectors (sentences,
+            hidden_size), zero for sentences without tokens.
+        """
+        sentences, width = values.shape[:2]
+        if not sentences:
+            empty = torch.zeros(0, width, self.config.embedding_size, dtype=self.dtype, device=values.device)
+            return [empty], empty.sum(1)
+        if not width:
+            values = F.pad(values, (0, 1) if values.dim() == 2 else (0, 0, 0, 1))
+        is_token = torch.arange(values.shape[1], device=values.device) < lengths.unsqueeze(1)  # (sentences, width)
+        # Attention over no token at all would be undefined, so empty sentences attend to their first padding.
+        attended = torch.arange(values.shape[1], device=values.device) < lengths.clamp_min(1).unsqueeze(1)
+        if values.dim() == 2:
+            inputs = {"input_ids": values.masked_fill(~is_token, self.config.pad_token_id)}
+        else:
+            inputs = {"inputs_embeds": values}
+        output = self.backbone(
+            **inputs, attention_mask=attended.long(), output_hidden_states=all_states, return_dict=True
+        )
+        vectors = self._pool(output.last_hidden_state, is_token, lengths)
+        states = [*(output.hidden_states[:-1] if all_states else ()), output.last_hidden_state]
+        return [state[:, :width] for state in states], vectors
+
+    def _pool(self, states: Tensor, is_token: Tensor, lengths: Tensor) -> Tensor:
+        """Pools hidden states (sentences, width, hidden_size), in float32: (sentences, hidden_size)."""
+        if self.config.pooling == "mean":
+            sums = (states * is_token.unsqueeze(-1)).sum(1, dtype=torch.promote_types(states.dtype, torch.float32))
+            return sums / lengths.clamp_min(1).unsqueeze(-1)
+        positions = (lengths - 1).clamp_min(0) if self.config.pooling == "last" else torch.zeros_like(lengths)
+        vectors = states.take_along_dim(positions[:, None, None], dim=1).squeeze(1)
+        return vectors * (lengths > 0).unsqueeze(-1)
+
+
+class ConvSimPretrainedForSequenceClassification(_DenseModel, ConvSimForSequenceClassification):
+    """A pretrained encoder with the NLI classifier; its tokenizer gives each sentence of a pair its special tokens."""
+
+    config: ConvSimPretrainedConfig
+    encoder_class = ConvSimPretrainedModel
+
+
+class ConvSimPretrainedForMultitask(_DenseModel, ConvSimForMultitask):
+    """A pretrained encoder with the response network and the NLI classifier."""
+
+    config: ConvSimPretrainedConfig
+    encoder_class = ConvSimPretrainedModel
+    classifier_class = ConvSimPretrainedForSequenceClassification
