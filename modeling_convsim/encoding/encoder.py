@@ -156,7 +156,11 @@ class Encoder:
     def has_query_vectors(self) -> bool:
         """Whether the vectors of the side "query" are others than those of the side "input"."""
         config = self.model.config
-        return config.input_network or config.lexical_share > 0
+        return self._needs_query_head or config.prompt("query") != config.prompt("input")
+
+    @property
+    def _needs_query_head(self) -> bool:
+        return self.model.config.input_network or self.model.config.lexical_share > 0
 
     def encode(
         self,
@@ -174,7 +178,8 @@ class Encoder:
             texts: Any number of texts, each truncated to the tokenizer's `model_max_length` tokens.
             side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses, which are
                 L2-normalized too if the model has `normalize_response`; "query" for the vectors whose dot product with
-                those is the score of a response: the same as "input" unless the model has an `input_network`.
+                those is the score of a response: the same as "input" unless the model has an `input_network`, a
+                `lexical_share`, or a prompt for queries.
             batch_size: Texts per batch; by default 128 if the encoder pads batches and computes on a CPU, otherwise
                 1024. It affects rounding only.
             show_progress: Show texts per second and the remaining time.
@@ -246,7 +251,7 @@ class Encoder:
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
         if side == "query" and not self.has_query_vectors:
             side = "input"
-        if side != "input" and not self._is_multitask:
+        if (side == "response" or (side == "query" and self._needs_query_head)) and not self._is_multitask:
             needed = {"response": "response head", "query": "input network or lexical channel"}[side]
             raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
@@ -341,6 +346,8 @@ class Encoder:
     @torch.inference_mode()
     def _start_window(self, texts: list[str], side: Side, batch_size: int) -> torch.Tensor:
         """`_encode_window` without waiting for a GPU."""
+        if prompt := self.model.config.prompt(side):
+            texts = [prompt + text if isinstance(text, str) else text for text in texts]
         token_ids = self._tokenize(texts)
         if len(texts) <= batch_size:
             return self._encode_batch(token_ids, side)
@@ -375,7 +382,7 @@ class Encoder:
         vectors = encoder(**packed).pooler_output
         if side == "response":
             vectors = self.model.response_vectors(vectors, **packed)
-        elif side == "query":
+        elif side == "query" and self._needs_query_head:
             vectors = self.model.query_vectors(vectors, **packed)
         return self._truncate(self._restore_norms(vectors, side), side)
 

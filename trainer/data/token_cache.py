@@ -9,7 +9,7 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -67,10 +67,13 @@ def token_columns(
     cache_dir: Path,
     max_tokens: int,
     show_progress: bool = True,
+    prompts: Mapping[str, str] | None = None,
 ) -> dict[str, TokenColumn]:
     """Return the token ids of text columns, from the cache if it has them.
 
     The cache key has the tokenizer, the texts and `max_tokens`, so that a change of any of them creates a new entry.
+    `prompts` of columns are prepended to their texts.
+
     An entry is built under a temporary name and renamed when it is complete: if two runs build it at the same time,
     both read the one that was renamed first. An entry that lacks a file or the end of one is built again.
 
@@ -83,7 +86,8 @@ def token_columns(
     rules = f"{tokenizer.backend_tokenizer.to_str()}/{tokenizer.split_special_tokens}/{max_tokens}/{_FORMAT}".encode()
     columns_of_ids = {}
     for column in columns:
-        digest = xxhash.xxh3_128(rules)
+        digest, prompt = xxhash.xxh3_128(rules), (prompts or {}).get(column, "")
+        digest.update(prompt.encode())
         for texts in _chunks(dataset, column):
             digest_texts(digest, texts)
         folder = cache_dir / digest.hexdigest()
@@ -92,7 +96,7 @@ def token_columns(
             if folder.exists():
                 logger.warning("%s: a file is missing or truncated; its texts are tokenized again", folder)
                 shutil.rmtree(folder)
-            _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
+            _build(dataset, column, prompt, tokenizer, folder, max_tokens, show_progress)
             ids = _open(folder)
             assert ids is not None
         columns_of_ids[column] = ids
@@ -124,6 +128,7 @@ def _map(path: Path) -> np.ndarray:
 def _build(
     dataset: Dataset,
     column: str,
+    prompt: str,
     tokenizer: PreTrainedTokenizerFast,
     folder: Path,
     max_tokens: int,
@@ -153,7 +158,8 @@ def _build(
             # Not with tofile, which does not notice when a full disk takes all but the last bytes.
             offsets_file.write(np.zeros(1, np.int64).data)
             for texts in _chunks(dataset, column):
-                parts = (texts[start : start + _TEXTS_PER_CALL] for start in range(0, len(texts), _TEXTS_PER_CALL))
+                complete = [prompt + text for text in texts]
+                parts = (complete[start : start + _TEXTS_PER_CALL] for start in range(0, len(texts), _TEXTS_PER_CALL))
                 ids = list(itertools.chain.from_iterable(pool.map(tokenize, parts)))
                 ids_file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
                 offsets = end + np.cumsum(np.fromiter(map(len, ids), np.int64, count=len(ids)))

@@ -49,10 +49,12 @@ class OnnxEncoder:
         self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         self.sizes = {output.name: output.shape[1] for output in self.session.get_outputs()}
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.prompts = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("prompts", {})
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
         """Vectors (texts, embedding_size), float32; batches hold texts of similar lengths."""
-        texts = list(texts)
+        prompt = self.prompts.get(side, "")
+        texts = [prompt + text for text in texts]
         output = OUTPUTS[side] if OUTPUTS[side] in self.sizes else OUTPUTS["input"]
         vectors = np.empty((len(texts), self.sizes[output]), dtype=np.float32)
         by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))

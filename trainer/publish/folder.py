@@ -3,7 +3,7 @@
 import copy
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
 from sklearn.preprocessing import normalize
-from torch import nn
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from data_scripts.files.errors import InputError
@@ -132,9 +132,8 @@ def _write_sentence_transformers_files(
                 "transformers": transformers_version,
                 "pytorch": torch.__version__,
             },
-            "prompts": {"query": "", "document": ""},
-            "default_prompt_name": None,
             "similarity_fn_name": "dot",
+            **model.config.sentence_transformers_prompts(),
         },
     }
     for name, content in files.items():
@@ -184,13 +183,27 @@ class Vectors(NamedTuple):
 def embed_all_sides(
     model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str] = CHECK_TEXTS
 ) -> Vectors:
-    """The vectors of some texts on every side, in one padded batch."""
-    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    """The vectors of some texts on every side, in one padded batch for each."""
+
+    def encode(side: Side, head: Callable[..., Tensor]) -> np.ndarray:
+        batch = tokenize_side(model, tokenizer, texts, side)
+        return head(model.encoder(**batch).pooler_output, **batch).numpy()
+
     with torch.inference_mode():
-        tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
-        inputs = model.encoder(**tokens).pooler_output
-        queries, responses = model.query_vectors(inputs, **tokens), model.response_vectors(inputs, **tokens)
-        return Vectors(inputs.numpy(), queries.numpy(), responses.numpy())
+        return Vectors(
+            encode("input", lambda vectors, **batch: vectors),
+            encode("query", model.query_vectors),
+            encode("response", model.response_vectors),
+        )
+
+
+def tokenize_side(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], side: Side
+) -> dict[str, Tensor]:
+    """The padded batch of some texts, with the model's prompt of a side."""
+    prompt = model.config.prompt(side)
+    batch = tokenizer([prompt + text for text in texts], padding=True, truncation=True, return_tensors="pt")
+    return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
 
 def verify_folder(
@@ -245,9 +258,8 @@ def _read_in_every_way(
         yield f"Encoder, {field}", own.encode(texts, side=side), correct, TOLERANCE
         vectors = getattr(sentence_transformer, method)(texts, show_progress_bar=False)
         yield f"SentenceTransformer.{method}", vectors, correct, TOLERANCE
-    batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
-        pooled = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+        pooled = encoder(**tokenize_side(encoder, tokenizer, texts, "input")).pooler_output
     yield "AutoModel", pooled.numpy(), expected.inputs, TOLERANCE
     if sts_matrix is not None:
         tuned = sentence_transformer.encode(texts, task=ROUTE, show_progress_bar=False)

@@ -18,11 +18,15 @@ from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, trainin
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.distributed import first_on_each_machine, gather, share, wait_for_all
+from trainer.encoders.protocol import Side
 from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
 from trainer.tasks.encoding import load_score_teachers
+from trainer.training.backbone import find_backbone
 from trainer.training.context import RunContext
-from trainer.training.model import load_pretrained
+from trainer.training.model import initial_prompts, load_pretrained
 from trainer.training.run_folder import TOKENIZER
+
+SIDES: dict[str, Side] = {"input": "query", "response": "response"}  # of columns; the side of the others is "input"
 
 
 def load_inputs(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
@@ -53,9 +57,11 @@ def build_tasks(
         InputError: a dataset lacks what a task needs.
     """
 
+    prompts = initial_prompts(arguments)
+
     def tokenize(rows: Dataset, columns: list[str]) -> dict[str, TokenColumn]:
-        cache_dir = Path(arguments.cache_dir)
-        return token_columns(rows, columns, tokenizer, cache_dir, arguments.max_tokens, show_progress)
+        cache_dir, own = Path(arguments.cache_dir), {column: prompts[SIDES.get(column, "input")] for column in columns}
+        return token_columns(rows, columns, tokenizer, cache_dir, arguments.max_tokens, show_progress, own)
 
     sources = getattr(arguments, "score_teachers", [])  # an option of tasks with in-batch negatives
     teachers = load_score_teachers(sources, tokenizer) if sources else None
@@ -76,7 +82,9 @@ def build_tokenizer(arguments: Arguments, data: RunData) -> PreTrainedTokenizerF
     Raises:
         InputError: it cannot be loaded, or `tokenizer` differs from that of the model in `initialize_from`.
     """
-    if arguments.tokenizer:
+    if arguments.initialize_from and (backbone := find_backbone(arguments.initialize_from)):
+        tokenizer = backbone.load_tokenizer()
+    elif arguments.tokenizer:
         tokenizer = load_pretrained(AutoTokenizer, arguments.tokenizer, "tokenizer")
         if arguments.initialize_from:
             _require_same(tokenizer, arguments.tokenizer, arguments.initialize_from)

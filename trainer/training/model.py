@@ -1,24 +1,34 @@
 """The multitask model of a run: a new one with its initial embeddings, or the saved one of `initialize_from`."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files
-from modeling_convsim import ENCODERS, ConvSimConfig, ConvSimTransformerConfig, ConvSimTransformerForMultitask
+from modeling_convsim import (
+    ENCODERS,
+    ConvSimConfig,
+    ConvSimPretrainedConfig,
+    ConvSimPretrainedForMultitask,
+    ConvSimTransformerConfig,
+    ConvSimTransformerForMultitask,
+)
 from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
+from trainer.encoders.protocol import Side
 from trainer.tasks import Task
+from trainer.training.backbone import Backbone, find_backbone
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -56,6 +66,8 @@ def validate_model(arguments: Arguments) -> None:
     """
     if arguments.initialize_from:
         return
+    if arguments.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):
+        raise InputError("model_type is pretrained, so initialize_from is needed: name a pretrained encoder")
     model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
     config = _new_config(arguments, model_class.config_class, arguments.vocab_size)
     if arguments.token_weights == "sif":
@@ -68,7 +80,20 @@ def validate_model(arguments: Arguments) -> None:
             raise InputError(f"token_weights is sif, but {error}") from None
 
 
-def load_initial_config(source: str, option: str = "initialize_from") -> PreTrainedConfig:
+def initial_prompts(arguments: Arguments) -> dict[Side, str]:
+    """Return the prompt of each side of the model of a run.
+
+    Raises:
+        InputError: the model in `initialize_from` cannot be loaded.
+    """
+    config = ConvSimConfig()
+    if source := arguments.initialize_from:
+        backbone = find_backbone(source)
+        config = backbone.build_config(arguments.model_config) if backbone else load_initial_config(source)
+    return {side: config.prompt(side) for side in get_args(Side)}
+
+
+def load_initial_config(source: str, option: str = "initialize_from") -> ConvSimConfig:
     """Load the config of a model to start from, which `option` names.
 
     Raises:
@@ -104,6 +129,8 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
 
 
 def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
+    if backbone := find_backbone(source):
+        return _build_on_backbone(arguments, backbone)
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
     if (arguments.model_type, model_type) == ("transformer", "dan"):
@@ -122,6 +149,20 @@ def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
             f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model"
         )
     return model
+
+
+def _build_on_backbone(arguments: Arguments, backbone: Backbone) -> ConvSimPretrainedForMultitask:
+    if arguments.model_type not in (None, "pretrained"):
+        raise _conflict("model_type", arguments.model_type, backbone.source, "pretrained")
+    config = backbone.build_config(arguments.model_config)
+    for name, value in arguments.model_config.items():
+        if (own := getattr(config, name)) != value:
+            raise _conflict(f"model_config.{name}", value, backbone.source, own)
+    if config.max_tokens is not None and arguments.max_tokens > config.max_tokens:
+        raise InputError(
+            f"max_tokens is {arguments.max_tokens}, but {backbone.source} reads at most {config.max_tokens} tokens"
+        )
+    return backbone.build_model(config)
 
 
 def _conflict(name: str, given: object, source: str, own: object) -> InputError:
@@ -150,8 +191,6 @@ def initialize_embeddings(
 ) -> None:
     """Initialize the word embeddings and token weights of a new encoder as `word_vectors` and `token_weights` specify.
 
-    A lexical channel starts with `rarity_weights`.
-
     Raises:
         InputError: the dimension of the vectors is not that of the word embeddings.
     """
@@ -170,8 +209,22 @@ def initialize_embeddings(
     if arguments.token_weights == "sif":
         weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
         model.encoder.scale_tokens(weights)
-    if model.lexical_channel is not None:
-        model.lexical_channel.weights.copy_(torch.from_numpy(rarity_weights(columns, len(table))))
+
+
+@torch.no_grad()
+def initialize_lexical_channel(
+    model: ConvSimForMultitask, tasks: dict[str, Task], special_tokens: Sequence[int] = ()
+) -> None:
+    """Give the lexical channel of a model, if it has one, the `rarity_weights` of the tasks' texts.
+
+    The weights of `special_tokens`, which the tokenizer adds to every text, are 0.
+    """
+    if model.lexical_channel is None:
+        return
+    columns = [column for task in tasks.values() if task.adds_texts for column in task.columns]
+    weights = torch.from_numpy(rarity_weights(columns, model.config.vocab_size))
+    weights[list(special_tokens)] = 0
+    model.lexical_channel.weights.copy_(weights)
 
 
 def _given_word_vectors(

@@ -29,12 +29,13 @@ from trainer.distributed import (
 )
 from trainer.hardware import available_threads, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
+from trainer.training.backbone import find_backbone
 from trainer.training.checkpoints import check_shared_folder, recorded_precision
 from trainer.training.context import Hook, Interruption, RunContext
 from trainer.training.finish import finish_run
 from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
-from trainer.training.model import build_model, initialize_embeddings, validate_model
+from trainer.training.model import build_model, initialize_embeddings, initialize_lexical_channel, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.run_folder import begin_run, open_folder
 from trainer.training.schedule import BatchPlan, Schedule
@@ -127,9 +128,12 @@ def _build_model(
 ) -> ConvSimForMultitask:
     arguments = context.arguments
     model = build_model(arguments, tokenizer)
-    has_weights = arguments.initialize_from or arguments.resume  # those of a model, or of the checkpoint that is loaded
-    if context.accelerator.is_main_process and not has_weights:
-        initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=True)
+    if context.accelerator.is_main_process and not arguments.resume:  # then the checkpoint has the weights
+        if not arguments.initialize_from:
+            initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=True)
+            initialize_lexical_channel(model, tasks)
+        elif find_backbone(arguments.initialize_from):
+            initialize_lexical_channel(model, tasks, tokenizer.all_special_ids)
     wait_for_all()
     share_weights(model)
     return model
