@@ -87,6 +87,13 @@ class _DenseModel(ConvSimPreTrainedModel):
         """Leaves the gradients dense."""
 
 
+def _gather(values: Tensor, indices: Tensor) -> Tensor:
+    """Selects tokens (batch, tokens, …) of each sentence by their positions (batch, selected)."""
+    # take_along_dim cannot be exported for any number of sentences and tokens.
+    dimensions = values.shape[2:]
+    return values.gather(1, indices.view(*indices.shape, *[1] * len(dimensions)).expand(*indices.shape, *dimensions))
+
+
 class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
     """A pretrained encoder of transformers and a pooling of its token vectors."""
 
@@ -129,11 +136,13 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         else:
             values, mask = self.prepare_padded(input_ids, attention_mask)
         # Backbones number positions from the first one, so the tokens are moved before the padding, wherever it is.
-        order = mask.byte().argsort(dim=1, descending=True, stable=True)
-        values = values.take_along_dim(order.view(*order.shape, *[1] * (values.dim() - 2)), dim=1)
-        states, vectors = self._read(values, mask.sum(1), output_hidden_states)
-        positions = order.argsort(dim=1).unsqueeze(-1)
-        states = [state.take_along_dim(positions, dim=1) * mask.unsqueeze(-1) for state in states]
+        lengths = mask.sum(1)
+        moved = torch.where(mask, mask.cumsum(1), lengths.unsqueeze(1) + (~mask).cumsum(1)) - 1  # (batch, tokens)
+        order = torch.zeros_like(moved).scatter(
+            1, moved, torch.arange(mask.shape[1], device=mask.device).expand_as(moved)
+        )
+        states, vectors = self._read(_gather(values, order), lengths, output_hidden_states)
+        states = [_gather(state, moved) * mask.unsqueeze(-1) for state in states]
         return self.build_output(
             vectors, last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None
         )
@@ -196,7 +205,7 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
             sums = (states * is_token.unsqueeze(-1)).sum(1, dtype=torch.promote_types(states.dtype, torch.float32))
             return sums / lengths.clamp_min(1).unsqueeze(-1)
         positions = (lengths - 1).clamp_min(0) if self.config.pooling == "last" else torch.zeros_like(lengths)
-        vectors = states.take_along_dim(positions[:, None, None], dim=1).squeeze(1)
+        vectors = _gather(states, positions.unsqueeze(1)).squeeze(1)
         return vectors * (lengths > 0).unsqueeze(-1)
 
 

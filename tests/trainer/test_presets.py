@@ -13,6 +13,7 @@ import pytest
 from accelerate.state import AcceleratorState
 
 from modeling_convsim import ENCODERS, Encoder
+from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.tiny_datasets import write_datasets
 from trainer import run
 from trainer.arguments import Arguments
@@ -49,14 +50,15 @@ TINY_RUN: dict[str, Any] = {
     "sharded": False,
 }
 TEACHER = "quickstart"  # the preset whose tiny model replaces these:
-TEACHERS = ("model_cards/base", "sentence-transformers/all-MiniLM-L6-v2")
+MINI_LM = "sentence-transformers/all-MiniLM-L6-v2"
+TEACHERS = ("model_cards/base", MINI_LM)
 
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Arguments, Path]]:
     """Trains each preset once, after the presets whose models it needs; returns its settings and its folder."""
     folder = tmp_path_factory.mktemp("presets")
-    datasets = write_datasets(folder / "data")
+    datasets = write_datasets(folder / "data") | {"backbone": str(save_backbone(folder / "backbone"))}
     trained: dict[str, tuple[Arguments, Path]] = {}
 
     def model_of(preset: str) -> str:
@@ -86,6 +88,8 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
         elif name == "distilled_pairs":
             changes[name] = [datasets["pairs"]]
+        elif (name, value) == ("initialize_from", MINI_LM):
+            changes[name] = datasets["backbone"]
         elif value in TEACHERS:
             changes[name] = model_of(TEACHER)
         elif is_model_of_a_run(value):
@@ -162,7 +166,7 @@ def test_every_dataset_of_a_preset_is_replaced_by_a_tiny_one() -> None:
     """Otherwise the test would depend on the files of a machine, or on the Hub."""
     for file in PRESETS:
         arguments = parse_arguments([str(file)])
-        changes = tiny_options(arguments, dict.fromkeys(DATASET_KINDS, "tiny"), lambda preset: "tiny")
+        changes = tiny_options(arguments, dict.fromkeys([*DATASET_KINDS, "backbone"], "tiny"), lambda preset: "tiny")
         for name, value in dataclasses.asdict(arguments).items():
             if name not in {*changes, "output_dir", "cache_dir"}:
                 assert not any("/" in str(each) for each in (value if isinstance(value, list) else [value])), name

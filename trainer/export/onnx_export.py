@@ -112,6 +112,8 @@ class OnnxForm(nn.Module):
         super().__init__()
         self.multitask = model if isinstance(model, ConvSimForMultitask) else None
         self.encoder = cast(ConvSimEncoder, model.encoder if isinstance(model, ConvSimForMultitask) else model)
+        # Of a pretrained encoder, which has no more positions, and whose tokenizer adds tokens to every text.
+        self.max_tokens: int | None = getattr(self.encoder.config, "max_tokens", None)
 
     def output_names(self) -> list[str]:
         """The names of the outputs of `forward`."""
@@ -123,9 +125,9 @@ class OnnxForm(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
         """Map ids and mask (batch, tokens), int64, to the vectors (batch, dimensions) of each of `output_names`.
 
-        The number of tokens may be 0, as for a batch of empty texts.
+        The number of tokens may be 0, as for a batch of empty texts, unless there are `max_tokens`.
         """
-        if self.encoder.pads_batches or self.encoder.config.lexical_share:
+        if self.max_tokens is None and (self.encoder.pads_batches or self.encoder.config.lexical_share):
             # These cannot handle zero tokens, so add a padding token.
             input_ids, attention_mask = F.pad(input_ids, (0, 1)), F.pad(attention_mask, (0, 1))
         pooled = self.encoder(input_ids, attention_mask).pooler_output
@@ -166,7 +168,7 @@ def build_graph(form: OnnxForm) -> Any:
     import_extra("onnxscript")
     # Two tensors: the exporter treats the same tensor, passed twice, as one input.
     ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
-    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens", max=form.max_tokens)}
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             form,

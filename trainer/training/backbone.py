@@ -199,7 +199,7 @@ class Backbone:
             return loader.from_pretrained(self.folder, trust_remote_code=False, **options)
         # The type of the exception depends on the library that reads a damaged file; tokenizers raises bare Exceptions.
         except Exception as error:
-            raise self._refusal(str(error).partition("\n")[0] or type(error).__name__) from None
+            raise self._refusal(" ".join(str(error).split()) or type(error).__name__) from None
 
     def _refusal(self, reason: str) -> InputError:
         return InputError(f"initialize_from: {self.source} cannot be loaded: {reason}")
@@ -223,6 +223,7 @@ def _mark_pairs(tokenizer: PreTrainedTokenizerBase, limit: int) -> PreTrainedTok
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         model_max_length=limit,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         padding_side=tokenizer.padding_side,
         truncation_side=tokenizer.truncation_side,
         **tokenizer.special_tokens_map,

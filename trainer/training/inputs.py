@@ -83,6 +83,8 @@ def build_tokenizer(arguments: Arguments, data: RunData) -> PreTrainedTokenizerF
         InputError: it cannot be loaded, or `tokenizer` differs from that of the model in `initialize_from`.
     """
     if arguments.initialize_from and (backbone := find_backbone(arguments.initialize_from)):
+        if arguments.tokenizer:
+            raise InputError(f"tokenizer: the encoder in initialize_from, {backbone.source}, has its own: leave it out")
         tokenizer = backbone.load_tokenizer()
     elif arguments.tokenizer:
         tokenizer = load_pretrained(AutoTokenizer, arguments.tokenizer, "tokenizer")

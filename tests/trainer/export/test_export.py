@@ -87,7 +87,17 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 
 @pytest.fixture(
     scope="module",
-    params=["dan", "dan_input_network", "dan_lexical", "dan_words", "transformer", "transformer_residual", "cbow"],
+    params=[
+        "dan",
+        "dan_input_network",
+        "dan_lexical",
+        "dan_words",
+        "transformer",
+        "transformer_residual",
+        "cbow",
+        "pretrained",
+        "pretrained_modernbert",
+    ],
 )
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder in torch, and in onnxruntime."""

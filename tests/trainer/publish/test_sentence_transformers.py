@@ -25,7 +25,7 @@ from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredic
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
-KINDS = ["dan", "dan_input_network", "transformer", "bilstm"]
+KINDS = ["dan", "dan_input_network", "transformer", "bilstm", "pretrained"]
 
 
 def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
