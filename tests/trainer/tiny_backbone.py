@@ -16,9 +16,14 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 ROUTE = "sentence_transformers.models"
 
 
-def save_backbone(folder: Path, config: dict[str, Any] | None = None, **files: Any) -> Path:
+VOCABULARY = [*WORDS, *THINGS, *COLORS, *OWNERS, "color", "of", "there", "stands", "room"]
+
+
+def save_backbone(
+    folder: Path, config: dict[str, Any] | None = None, vocabulary: list[str] = VOCABULARY, **files: Any
+) -> Path:
     """Save an encoder of a config, by default BERT's, and JSON files, by their path without the suffix."""
-    words = [*SPECIAL, *dict.fromkeys([*WORDS, *THINGS, *COLORS, *OWNERS, "color", "of", "there", "stands", "room"])]
+    words = [*SPECIAL, *dict.fromkeys(vocabulary)]
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -10,6 +10,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.forking import run_machines, run_python, run_ranks
+from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.training.distributed_gradients import TASKS
 from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 
@@ -67,6 +68,19 @@ def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resum
     two = losses(two_process_preset, tmp_path / "two", "--sharded", "true", "--resume", "true", ranks=2)
     assert two == pytest.approx(one, rel=1e-5)
     assert_close_models(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.parametrize("sharded", ["false", "true"])
+def test_a_pretrained_encoder_has_the_losses_of_one_process_in_two(sharded, two_process_preset, tmp_path):
+    settings = yaml.safe_load(two_process_preset.read_text())
+    backbone = save_backbone(tmp_path / "backbone", vocabulary=[f"word{number}" for number in range(40)])
+    settings |= {"initialize_from": str(backbone), "log_every": 1, "learning_rate": 0.001}
+    for name in ("model_type", "model_config", "vocab_size"):
+        del settings[name]
+    two_process_preset.write_text(yaml.safe_dump(settings))
+    one = losses(two_process_preset, tmp_path / "one")
+    two = losses(two_process_preset, tmp_path / "two", "--sharded", sharded, ranks=2)
+    assert two == pytest.approx(one, rel=1e-5) and one[-1] < one[0]
 
 
 def test_two_machines_reproduce_one_process_and_resume_after_one_of_them_is_lost(two_process_preset, tmp_path):
