@@ -86,7 +86,8 @@ class Arguments:
     )
     initialize_from: str | None = option(
         None,
-        "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer; on the command "
+        "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer, or of a "
+        "pretrained text encoder or SentenceTransformer, which gets new heads; on the command "
         f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
     )
     tokenizer: str | None = option(

@@ -19,7 +19,7 @@ from trainer.command_line import build_arguments
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
 from trainer.training.backbone import Backbone, find_backbone
 from trainer.training.inputs import build_tokenizer
-from trainer.training.model import build_model, initial_prompts
+from trainer.training.model import build_model, initial_prompts, validate_model
 
 TEXTS = [
     "", "hello", "How old are you?", "the cat [SEP] runs", "😀 🎉", "Привет, мир", "日本語のテキスト", "ᚠᛇᚻ᛫ᛒᛦᚦ",
@@ -181,6 +181,12 @@ def test_options_that_do_not_fit_are_refused(options, message, tmp_path):
     with pytest.raises(InputError, match=message):
         arguments = build_arguments(initialize_from=folder, tasks={"response_prediction": 1}, pairs=["p"], **options)
         build_model(arguments, found(tmp_path).load_tokenizer())
+
+
+def test_a_pretrained_encoder_without_weights_is_refused():
+    arguments = build_arguments(model_type="pretrained", tasks={"response_prediction": 1}, pairs=["p"])
+    with pytest.raises(InputError, match="model_type is pretrained, so initialize_from is needed"):
+        validate_model(arguments)
 
 
 def test_models_of_this_project_are_no_backbones(tiny_tokenizer, tmp_path):
