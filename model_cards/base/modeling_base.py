@@ -43,8 +43,6 @@ SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
     },
     "config_sentence_transformers.json": {
         "model_type": "SentenceTransformer",
-        "prompts": {"query": "", "document": ""},
-        "default_prompt_name": None,
         "similarity_fn_name": "cosine",
     },
 }
@@ -122,8 +120,21 @@ class ConvSimConfig(PreTrainedConfig):
         """
         super().save_pretrained(save_directory, *args, **kwargs)
         for name, content in SENTENCE_TRANSFORMERS_FILES.items():
+            if name == "config_sentence_transformers.json":
+                content = content | self.sentence_transformers_prompts()
             if not (Path(save_directory) / name).exists():
                 (Path(save_directory) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    def prompt(self, side: str) -> str:
+        """The text that is prepended to the texts of a side, "input", "query" or "response", before tokenization."""
+        return ""
+
+    def sentence_transformers_prompts(self) -> dict[str, Any]:
+        """The prompts in config_sentence_transformers.json."""
+        prompts = {"query": self.prompt("query"), "document": self.prompt("response")}
+        if not (default := self.prompt("input")):
+            return {"prompts": prompts, "default_prompt_name": None}
+        return {"prompts": {**prompts, "input": default}, "default_prompt_name": "input"}
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError unless every named field, or every value of a list field, is above zero."""
