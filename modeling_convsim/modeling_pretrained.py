@@ -138,9 +138,8 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         # Backbones number positions from the first one, so the tokens are moved before the padding, wherever it is.
         lengths = mask.sum(1)
         moved = torch.where(mask, mask.cumsum(1), lengths.unsqueeze(1) + (~mask).cumsum(1)) - 1  # (batch, tokens)
-        order = torch.zeros_like(moved).scatter(
-            1, moved, torch.arange(mask.shape[1], device=mask.device).expand_as(moved)
-        )
+        positions = torch.arange(mask.shape[1], device=mask.device).expand_as(moved)
+        order = torch.zeros_like(moved).scatter(1, moved, positions)
         states, vectors = self._read(_gather(values, order), lengths, output_hidden_states)
         states = [_gather(state, moved) * mask.unsqueeze(-1) for state in states]
         return self.build_output(

@@ -28,11 +28,8 @@ from modeling_convsim.encoding.loading import download_model, parse_model_id
 from trainer.command_line import config_fields
 from trainer.encoders.loading import installed_copy
 
-POOLINGS = {
-    "mean": "mean",
-    "cls": "cls",
-    "lasttoken": "last",
-}  # of sentence-transformers -> of `ConvSimPretrainedConfig`
+# The names of poolings and prompts in sentence-transformers, and ours.
+POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 PROMPTS = {"query": ["query"], "response": ["document", "passage", "corpus"]}
 MODULES = ("Transformer", "Pooling", "Normalize")
 
