@@ -81,9 +81,7 @@ def tfidf(material: Material, rows: Dataset, queries: Queries) -> Scores:
 
 def minilm(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2 as it is."""
-    is_slow = material.real  # a faster encoder where nothing is measured
-    encoder = SentenceTransformerEncoder(load_minilm()) if is_slow else Encoder.from_pretrained(base_of(material))
-    return _with_context(encoder, rows, queries)
+    return _with_context(peer_of(material), rows, queries)
 
 
 def _with_context(system: SentenceEncoder | str, rows: Dataset, queries: Queries) -> Scores:
@@ -200,6 +198,11 @@ def _train_peer(
 def load_minilm() -> SentenceTransformer:
     """all-MiniLM-L6-v2 of its package."""
     return SentenceTransformer(str(get_model_path()), device="cpu")
+
+
+def peer_of(material: Material) -> SentenceEncoder:
+    """all-MiniLM-L6-v2; a faster encoder where nothing is measured."""
+    return SentenceTransformerEncoder(load_minilm()) if material.real else Encoder.from_pretrained(base_of(material))
 
 
 def prepare(material: Material, domains: Sequence[str] = DOMAINS) -> Values:

