@@ -31,6 +31,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
 # What `forward` accepts beside the input. The Trainer passes the number of items.
 FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
+# What tokenizers give, and what losses of sentence-transformers give that encode a batch twice.
+GIVEN_UNASKED = frozenset(("token_type_ids", "sentence_embedding"))
 # How sentence-transformers loads a saved encoder.
 SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
     "modules.json": [
@@ -111,6 +113,10 @@ class ConvSimConfig(PreTrainedConfig):
         if self.id2label is not None and self.label2id is None:
             self.label2id = {name: int(label) for label, name in self.id2label.items()}
         super().__post_init__(**kwargs)
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """What is saved: always with the names of the classes, whose default here is not that of transformers."""
+        return super().to_diff_dict() | {"id2label": self.id2label, "label2id": self.label2id}
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves the config, and the files by which sentence-transformers reads the model, unless they exist.
@@ -261,11 +267,10 @@ class _SparseBagSums(torch.autograd.Function):
         return table_gradient, None, None, weight_gradient
 
 
-def _without_token_types(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _without_unread(forward: Callable[..., Any], unread: frozenset[str]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def call(*args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("token_type_ids", None)
-        return forward(*args, **kwargs)
+        return forward(*args, **{name: value for name, value in kwargs.items() if name not in unread})
 
     return call
 
@@ -278,10 +283,10 @@ class ConvSimPreTrainedModel(PreTrainedModel):
     base_model_prefix = "encoder"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Lets `forward` ignore the `token_type_ids` that tokenizers give, unless it reads them."""
+        """Lets `forward` ignore `GIVEN_UNASKED`, unless it reads them."""
         super().__init_subclass__(**kwargs)
-        if "forward" in vars(cls) and "token_type_ids" not in inspect.signature(cls.forward).parameters:
-            cls.forward = _without_token_types(cls.forward)
+        if "forward" in vars(cls):
+            cls.forward = _without_unread(cls.forward, GIVEN_UNASKED - inspect.signature(cls.forward).parameters.keys())
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:

@@ -153,6 +153,9 @@ class _Process(SpawnProcess):
     """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it is ignored."""
 
     def start(self) -> None:
+        if not hasattr(signal, "pthread_sigmask"):  # on Windows
+            super().start()
+            return
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             super().start()

@@ -31,6 +31,13 @@ def model(kind: str, part: str) -> ConvSimPreTrainedModel:
     return build_part(kind, part)
 
 
+def test_features_of_an_earlier_pass_are_ignored(model: ConvSimPreTrainedModel, part: str) -> None:
+    batch = part_inputs(part)
+    expected = model(**batch, return_dict=True).to_tuple()
+    found = model(**batch, sentence_embedding=torch.zeros(7, 3), return_dict=True).to_tuple()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True) if one is not None)
+
+
 def everything(kind: str, part: str) -> dict[str, bool]:
     """The options that request all outputs of a class."""
     if part == "multitask":

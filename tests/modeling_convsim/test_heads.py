@@ -60,6 +60,14 @@ def test_the_config_names_the_three_classes(kind: str, folder: Path) -> None:
     assert two.num_labels == 2 and type(two)(num_labels=5).num_labels == 5
 
 
+@pytest.mark.parametrize("labels", [2, 3, 5])
+def test_the_number_of_classes_is_saved(kind: str, folder: Path, tmp_path: Path, labels: int) -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=labels, ignore_mismatched_sizes=True)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert again.config.id2label == model.config.id2label and again.nli_head.output.out_features == labels
+
+
 def test_the_pipeline_classifies_pairs(folder: Path) -> None:
     classify = pipeline("text-classification", str(folder), device="cpu")
     pairs = [{"text": first, "text_pair": second} for first, second in zip(PREMISES, HYPOTHESES, strict=True)]

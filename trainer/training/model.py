@@ -8,7 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files
@@ -121,11 +121,15 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
     else:
         name, revision = parse_model_id(source)
     try:
-        return loader.from_pretrained(name, **({"revision": revision} if revision else {}), trust_remote_code=False)
+        loaded = loader.from_pretrained(name, **({"revision": revision} if revision else {}), trust_remote_code=False)
     # The type of the exception depends on the library that reads a damaged file; tokenizers raises bare Exceptions.
     except Exception as error:
         message = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{option}: {source} cannot be loaded: {message}") from None
+    if isinstance(loaded, PreTrainedTokenizerBase):
+        for name in ("is_local", "local_files_only"):  # how it was loaded here, which would be saved with it
+            loaded.init_kwargs.pop(name, None)
+    return loaded
 
 
 def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:

@@ -157,3 +157,13 @@ def test_the_next_window_is_started_before_a_gpu_is_waited_for(encoder):
     with pytest.raises(TextError) as raised:
         next(parts)
     assert raised.value.position == len(TEXTS)
+
+
+def test_a_process_starts_where_there_are_no_signal_masks(monkeypatch):
+    """As on Windows."""
+    started = []
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    monkeypatch.setattr(SpawnProcess, "start", started.append)
+    process = parallel._Context().Process(target=len)
+    process.start()
+    assert started == [process]

@@ -1,5 +1,6 @@
 """The model that a run starts from, its tokenizer, its word vectors and token weights; building the tasks."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ def test_the_config_and_the_tokenizer_need_not_be_repeated(saved, tiny_tokenizer
     arguments = build_arguments(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"])
     tokenizer = build_tokenizer(arguments, RunData())
     assert tokenizer.get_vocab() == tiny_tokenizer.get_vocab()
+    tokenizer.save_pretrained(tmp_path)  # says nothing of how it was loaded here
+    assert not {"is_local", "local_files_only"} & json.loads((tmp_path / "tokenizer_config.json").read_text()).keys()
     assert type(build_model(arguments, tokenizer)) is ConvSimTransformerForMultitask
 
 
