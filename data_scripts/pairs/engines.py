@@ -59,18 +59,18 @@ def connect(
 
 
 def read_parquet(database: Database, files: list[Path]) -> ir.Table:
-    """The rows of Parquet files as one table."""
+    """The rows of Parquet files as one table; a folder named COLUMN=VALUE, as Hive names them, adds no column."""
     name = ibis.util.gen_name("convsim")
     if database.name == "pyspark":
         read_files(database._session, files).createOrReplaceTempView(name)
         return database.table(name)
     filesystems = {path.protocol: path.fs for path in cast(list[Any], files) if is_url(path)}
     if not filesystems:
-        return database.read_parquet(files)
+        return database.read_parquet(files, hive_partitioning=False)
     for filesystem in filesystems.keys() - set(database.con.list_filesystems()):
         database.con.register_filesystem(filesystems[filesystem])
     # Without Ibis's `read_parquet`, which installs an extension of DuckDB for such URLs.
-    database.con.read_parquet([str(file) for file in files]).create_view(name)
+    database.con.read_parquet([str(file) for file in files], hive_partitioning=False).create_view(name)
     return database.table(name)
 
 

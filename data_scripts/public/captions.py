@@ -168,11 +168,11 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) 
     if not size:
         raise InputError(f"{source}: contains no caption")
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit="1GiB")
-    table = database.read_parquet(read)
+    table = database.read_parquet(read, hive_partitioning=False)
     distinct = table.group_by("group", "caption").agg(row=table.row.min())
     images = distinct.group_by("group").agg(captions=distinct.caption.collect(order_by="row"), row=distinct.row.min())
     images.order_by("row").drop("row").to_parquet(path)
-    lengths = database.read_parquet(path).captions.length()
+    lengths = database.read_parquet(path, hive_partitioning=False).captions.length()
     total = [lengths.count(), lengths.sum(), (lengths == 1).sum()]
     images_written, written, single = (value.to_pyarrow().as_py() for value in total)
     database.disconnect()
