@@ -2,7 +2,8 @@
 
 The base, which has not seen four of the domains, suggests from the first pairs of a domain; the weights of messages and
 of their consensus are chosen on two thirds and one third of these. Suggestions are compared with the real replies by
-the Universal Sentence Encoder (multilingual, version 3), which is in no system.
+the Universal Sentence Encoder (multilingual, version 3), which is in no system. Earlier turns have the weights of the
+base in every system.
 """
 
 import functools
@@ -31,6 +32,7 @@ from trainer.adapt.suggestions import (
     suggest_by_weights,
 )
 from trainer.data.dev_split import thread_numbers
+from trainer.evaluation.baselines import BASELINES
 
 DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 SIZES = (300, 3_000, 10_000)  # pairs
@@ -80,10 +82,11 @@ def _measure_domain(material: Material, system: str, pairs: int, domain: str) ->
 
 def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) -> list[str]:
     who, _, way = system.partition(", ")
+    encoder = Encoder.from_pretrained(base_of(material))
     if who != "ours":
         encoders = {"minilm": peer_of(material)} if who == "minilm" else {}
-        return rival_suggestions(encoders, known, unknown)[system]
-    encoder = Encoder.from_pretrained(base_of(material))
+        turns = dict.fromkeys([*encoders, *BASELINES], encoder.model.config.context_weights)
+        return rival_suggestions(encoders, known, unknown, turns)[system]
     weights = OURS[way] if way else _choose(encoder, known)
     return _suggest_by(encoder, known, unknown, weights).texts
 
