@@ -100,6 +100,20 @@ def disk_path(text: str) -> Path:
     return Path(text)
 
 
+def refuse_existing_file(option: str, output: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse an output file that would replace an input, or, without `--overwrite`, any file.
+
+    Raises:
+        InputError: the message names the option.
+    """
+    if not output.exists():
+        return
+    if any(Path(name).exists() and output.samefile(name) for name in inputs):
+        raise InputError(f"{option} {output}: is the file that is read; name another one")
+    if not overwrite:
+        raise InputError(f"{option} {output}: exists; name another file, or replace it with --overwrite")
+
+
 def add_output_argument(parser: Any, help: str, **options: Any) -> None:
     """Add the option `-o/--output` to a parser or a group: a folder on a disk, unless `options` say otherwise."""
     settings = {"type": disk_path, "required": True, "metavar": "FOLDER", **options}

@@ -11,7 +11,8 @@ from typing import get_args
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, add_output_argument, refuse_existing_file, run_stoppable
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts, write_vectors
@@ -37,6 +38,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
     if not options.output.parent.is_dir():
         parser.error(f"--output {options.output}: there is no folder {options.output.parent}")
+    try:
+        refuse_existing_file("--output", options.output, options.overwrite, [options.file])
+    except InputError as error:
+        parser.error(str(error))
     return options
 
 
@@ -45,6 +50,7 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--column", help="column of a table with the texts (default: text)")
     output_help = "OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)"
     add_output_argument(group, output_help, metavar="OUTPUT")
+    group.add_argument("--overwrite", action="store_true", help="replace an OUTPUT that exists")
     group.add_argument(
         "--side",
         choices=get_args(Side),

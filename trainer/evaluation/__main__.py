@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
 from data_scripts.files.errors import InputError
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
@@ -52,8 +52,10 @@ def build_parser() -> ArgumentParser:
     )
     _add_data_options(parser)
     _add_evaluation_options(parser)
-    output = parser.add_argument_group("output").add_mutually_exclusive_group()
-    output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this JSON file")
+    group = parser.add_argument_group("output")
+    group.add_argument("--overwrite", action="store_true", help="replace a file of --output that exists")
+    output = group.add_mutually_exclusive_group()
+    output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this new JSON file")
     output.add_argument(
         "--update",
         type=Path,
@@ -170,6 +172,8 @@ def _validate(args: Namespace) -> None:
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
         raise InputError(f"--output {args.output}: it has the results of a run, which would be lost; use --update")
+    if args.output:
+        refuse_existing_file("--output", args.output, args.overwrite)
     if SAMPLE in args.tasks and args.data is None:
         raise InputError(
             f"task {SAMPLE}: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes it"

@@ -160,3 +160,23 @@ def test_wrong_option_gives_one_line_and_exit_code_2(options, message, tmp_path,
         run("model", "texts.txt", *options)
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_file_of_the_user_stays(folder, tmp_path, capsys, overwrite):
+    """The input always, another file unless it may be replaced."""
+    table = pyarrow.table({"text": ["hello", "the dog"], "label": [1, 2]})
+    parquet.write_table(table, tmp_path / "texts.parquet")
+    (tmp_path / "mine.npy").write_bytes(b"notes")
+    with pytest.raises(SystemExit):
+        run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "texts.parquet", *overwrite)
+    assert "is the file that is read" in capsys.readouterr().err
+    assert parquet.read_table(tmp_path / "texts.parquet") == table
+    if overwrite:
+        assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "mine.npy", *overwrite) == 0
+        assert np.load(tmp_path / "mine.npy").shape[0] == 2
+        return
+    with pytest.raises(SystemExit):
+        run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "mine.npy")
+    assert "exists; name another file, or replace it with --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "mine.npy").read_bytes() == b"notes"

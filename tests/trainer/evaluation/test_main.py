@@ -68,6 +68,9 @@ def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsy
     results = tmp_path / "results.json"
     results.write_text('{"run": {"steps": 7}}')
     argv = ["--tasks", "cqa", "--output", str(results)]
+    assert "results.json: exists; name another file, or replace it with --overwrite" in refused(capsys, data, *argv)
+    assert results.read_text() == '{"run": {"steps": 7}}'
+    argv.append("--overwrite")
     assert call(data, *argv) == 0  # a file of its own, from an earlier evaluation
     capsys.readouterr()
     (tmp_path / "config.yaml").write_text("seed: 0")
