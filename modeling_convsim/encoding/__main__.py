@@ -97,6 +97,8 @@ def _run(options: argparse.Namespace) -> int:
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
                 for vectors in encoder.stream(texts, options.side, processes=options.processes):
+                    if not np.isfinite(vectors).all():
+                        raise ValueError(f"{options.model} gives vectors that are not finite: its weights are damaged")
                     progress.update(len(vectors))
                     yield vectors
 

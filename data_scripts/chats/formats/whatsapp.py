@@ -19,7 +19,8 @@ MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writi
 _HEADER = re.compile(
     rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|(?P<android>\d.{{8,38}}?)\s[-–])\s(?P<rest>.*)", re.S
 )
-_SENDER = re.compile(r"([^:\"“„«]{1,100}):(?:\s(.*))?$", re.S)
+# A name may have a nickname in quotation marks; a colon within them is in the text of a notice, such as a new subject.
+_SENDER = re.compile(r"((?:[^:\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?:\s(.*))?$", re.S)
 _ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system
 _ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # "This message was edited", or an attachment after its caption
 _DELETED = re.compile(r"(?:This message was deleted|You deleted this message)\.?$")

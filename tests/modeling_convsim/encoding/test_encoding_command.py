@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pytest
+import torch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
 
@@ -180,3 +181,16 @@ def test_a_file_of_the_user_stays(folder, tmp_path, capsys, overwrite):
         run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "mine.npy")
     assert "exists; name another file, or replace it with --overwrite" in capsys.readouterr().err
     assert (tmp_path / "mine.npy").read_bytes() == b"notes"
+
+
+def test_vectors_that_overflow_are_an_error(folder, tiny_tokenizer, tmp_path, capsys):
+    """Finite weights can give vectors that are not finite."""
+    model = build("dan_best")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and "head" not in name:
+                parameter.mul_(1e37)
+    (tmp_path / "texts.txt").write_text("hello\nthe dog\n")
+    path = save(model, tiny_tokenizer, tmp_path / "model")
+    assert run(path, tmp_path / "texts.txt", "-o", tmp_path / "out.npy") == 2
+    assert "gives vectors that are not finite" in capsys.readouterr().err and not (tmp_path / "out.npy").exists()

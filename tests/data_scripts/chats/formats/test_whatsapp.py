@@ -136,3 +136,19 @@ def test_what_whatsapp_wrote_is_told_from_what_was_said(tmp_path, text, expected
     items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - Ann: {text}"))
     assert [item.text for item in items] == ([expected] if expected else [])
     assert log.left_out == ({} if expected else {"deleted": 1})
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('Ben "Benny" Fox: Yes: until eight.', ('Ben "Benny" Fox', "Yes: until eight.")),
+        ("„Ben“ Fox: Hi", ("„Ben“ Fox", "Hi")),
+        ("«Ben»: Hi", ("«Ben»", "Hi")),
+        ('Ann changed the subject to "A: B"', None),
+        ("Ann hat den Betreff von „A: B“ zu „C: D“ geändert", None),
+    ],
+)
+def test_a_name_may_have_quotation_marks_and_a_notice_a_colon_between_them(tmp_path, line, expected):
+    items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - {line}"))
+    assert [(item.speaker, item.text) for item in items] == ([expected] if expected else [])
+    assert log.left_out == ({} if expected else {"notice": 1})
