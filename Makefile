@@ -45,8 +45,9 @@ demo: runs/quickstart/model
 endif
 
 # Containers often set PYTHONDONTWRITEBYTECODE, with which each of the tests' many processes would compile our modules again.
+# Tests wait a fifth of the time, for browsers, servers and other processes: two cores are busy with three at a time.
 test: $(INSTALLED) $(SPARK)  ## run the test suite
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # The versions that pyproject.toml states as the oldest, with the newest versions of what these depend on.
 .venv-min/constraints.txt: pyproject.toml

@@ -163,7 +163,7 @@ def test_a_process_starts_where_there_are_no_signal_masks(monkeypatch):
     """As on Windows."""
     started = []
     monkeypatch.delattr(signal, "pthread_sigmask")
-    monkeypatch.setattr(SpawnProcess, "start", started.append)
+    monkeypatch.setattr(SpawnProcess, "start", lambda process: started.append(process))
     process = parallel._Context().Process(target=len)
     process.start()
     assert started == [process]

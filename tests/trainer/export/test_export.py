@@ -95,8 +95,6 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
         "transformer",
         "transformer_residual",
         "cbow",
-        "pretrained",
-        "pretrained_modernbert",
     ],
 )
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
