@@ -23,19 +23,8 @@ BATCH = 2_000  # rows that are looked up together
 # Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
     *("input", "response", "context", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate"),
-    *(
-        "captions",
-        "sentence",
-        "caption",
-        "sentences",
-        "text",
-        "text1",
-        "text2",
-        "question",
-        "question1",
-        "question2",
-        "related",
-    ),
+    *("captions", "caption", "sentence", "sentences", "text", "text1", "text2", "question", "question1", "question2"),
+    "related",
     *("anchor", "positive", "negative", "answer", "caption1", "caption2", "title1", "title2", "body1", "body2"),
     *("post1", "post2", "simplified", "english", "non_english"),
 )

@@ -67,5 +67,5 @@ def select_turns(texts: Sequence[str], contexts: Sequence[Sequence[str]], count:
     selected = []
     for context in contexts:
         refuse_single_string(context, "contexts=[[turn, …], …]")
-        selected.append([turn for turn in context if not turn.isspace() and turn][:count])
+        selected.append([turn for turn in context if turn.strip()][:count])
     return selected

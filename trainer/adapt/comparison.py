@@ -18,6 +18,7 @@ from modeling_convsim.suggestion.calibration import text_cosines
 from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
+from trainer.adapt.selection import Measured
 from trainer.adapt.suggestions import (
     BY_MESSAGES,
     BY_REPLIES,
@@ -91,12 +92,13 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
         return Comparison({}, {}, {})
     encoder, threads = Encoder.from_pretrained(str(model)), thread_numbers(test)
     queries = build_queries(test, threads)
-    choosing = build_queries(dev, thread_numbers(dev))
-    encoders = {"base": judge, **peers}
-    turns = {name: [_choose_turns(system, choosing)] for name, system in _systems(encoders).items()}
-    others, own = _rank_others([queries], encoders, turns), encoder.model.config.context_weights
-    if own:
-        others = {ALONE: rank(queries, score(encoder, queries)), **others}
+    choosing, own = build_queries(dev, thread_numbers(dev)), encoder.model.config.context_weights
+    others = {ALONE: rank(queries, score(encoder, queries))} if own else {}
+    turns = {}
+    for name, system in _systems({"base": judge, **peers}).items():
+        weights_of_turns = choose_context([_measure(system, choosing)]).weights
+        [scores] = add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [weights_of_turns])
+        others[name], turns[name] = rank(queries, scores), [weights_of_turns]
     rankings = _summarize_ranks(rank(queries, score(encoder, queries, own)), others, "test", queries.threads)
     rows = np.sort(np.random.default_rng(0).permutation(len(test))[:MOST])
     known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
@@ -128,9 +130,10 @@ def _compare_folds(
         for rows in choice.held_out
     ]
     queries = [build_queries(part.unknown, part.threads) for part in parts]
-    turns = {name: _choose_turns_of_folds(system, queries) for name, system in _systems(peers).items()}
-    turns["base"] = choice.context.of_parts
-    others = {"base": choice.gain.base, **_rank_others(queries, peers, turns)}
+    others, turns = {"base": choice.gain.base}, {"base": choice.context.of_parts}
+    for name, system in _systems(peers).items():
+        chosen = choose_context([_measure(system, each) for each in queries])
+        others[name], turns[name] = chosen.gain.adapted, chosen.of_parts
     rankings = _summarize_ranks(choice.gain.adapted, others, "cross-validation", choice.gain.threads)
     suggestions = _summarize_suggestions(choice.suggested, weights, parts, peers | {"base": judge}, judge, turns)
     return Comparison(*rankings, suggestions)
@@ -141,29 +144,8 @@ def _systems(encoders: Mapping[str, SentenceEncoder]) -> dict[str, SentenceEncod
     return {**encoders, **{name: name for name in BASELINES}}
 
 
-def _choose_turns(system: SentenceEncoder | str, queries: Queries) -> TurnWeights:
-    """The weights of earlier turns in the scores of a system, chosen on these messages."""
-    return choose_context([measure_context(score_by(system, queries.responses), queries)]).weights
-
-
-def _choose_turns_of_folds(system: SentenceEncoder | str, folds: Sequence[Queries]) -> list[TurnWeights]:
-    """As `_choose_turns`, for each fold on the other ones."""
-    measured = [measure_context(score_by(system, queries.responses), queries) for queries in folds]
-    return choose_context(measured).of_parts
-
-
-def _rank_others(
-    parts: Sequence[Queries], encoders: Mapping[str, SentenceEncoder], turns: Mapping[str, Sequence[TurnWeights]]
-) -> dict[str, Ranks]:
-    ranks = {}
-    for name, system in _systems(encoders).items():
-        of_parts = []
-        for queries, weights in zip(parts, turns[name], strict=True):
-            score_texts = score_by(system, queries.responses)
-            [scores] = add_turns(score_texts, queries.inputs, queries.contexts, [weights])
-            of_parts.append(rank(queries, scores))
-        ranks[name] = Ranks.join(of_parts)
-    return ranks
+def _measure(system: SentenceEncoder | str, queries: Queries) -> Measured[TurnWeights]:
+    return measure_context(score_by(system, queries.responses), queries)
 
 
 def _summarize_ranks(

@@ -97,7 +97,9 @@ def build_queries(
         true = position[response]
         others = random.choice(len(position) - 1, drawn, replace=False)
         others += others >= true  # positions from this one on move up by one, to skip it
-        candidates[row] = true, *[other for other in others if other not in turns][: size - 1]
+        if turns:
+            others = others[~np.isin(others, list(turns))]
+        candidates[row] = true, *others[: size - 1]
     return ResponseQueries(selected_inputs, list(position), candidates, selected_contexts)
 
 
@@ -121,6 +123,9 @@ def _warn_of_few_candidates(queries: int, candidates: int) -> None:
     )  # fmt: skip
 
 
+Scorer = Callable[[Sequence[float]], np.ndarray]  # weights of earlier turns -> scores (queries, candidates)
+
+
 def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries, weights: Sequence[float] = ()) -> np.ndarray:
     """Scores (queries, candidates), float32: the dot product of each input with each of its candidates.
 
@@ -132,19 +137,28 @@ def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries, weights
     Raises:
         InputError: the encoder has no vectors for responses.
     """
+    return _scorer(encoder, queries)(weights)
+
+
+def _scorer(encoder: SentenceEncoder, queries: ResponseQueries) -> Scorer:
+    """`score_candidates` for several weights, for which the responses are encoded once."""
     from modeling_convsim.encoding.context import encode_in_context  # imports torch
 
     try:
         responses = encoder.encode(queries.responses, side="response")
     except ValueError as error:
         raise InputError(f"task response_prediction: {error}") from error
-    inputs = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
-    scores = np.empty(queries.candidates.shape, dtype=np.float32)
-    for start in range(0, len(scores), SCORED_AT_ONCE):
-        rows = slice(start, start + SCORED_AT_ONCE)
-        # einsum instead of a BLAS product: it sums every pair in the same order, so equal vectors tie exactly.
-        scores[rows] = np.einsum("qd,qcd->qc", inputs[rows], responses[queries.candidates[rows]])
-    return scores
+
+    def score(weights: Sequence[float]) -> np.ndarray:
+        inputs = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
+        scores = np.empty(queries.candidates.shape, dtype=np.float32)
+        for start in range(0, len(scores), SCORED_AT_ONCE):
+            rows = slice(start, start + SCORED_AT_ONCE)
+            # einsum instead of a BLAS product: it sums every pair in the same order, so equal vectors tie exactly.
+            scores[rows] = np.einsum("qd,qcd->qc", inputs[rows], responses[queries.candidates[rows]])
+        return scores
+
+    return score
 
 
 def response_hits(encoder: SentenceEncoder, queries: ResponseQueries) -> np.ndarray:
@@ -187,20 +201,16 @@ def evaluate_response_prediction(
 
     if weights is None:
         weights = encoder.model.config.context_weights if isinstance(encoder, Encoder) else ()
-    scores = partial(score_candidates, encoder, queries)
-    return _add_context(summarize(scores(), split, intervals), scores, queries, intervals, weights)
+    return _evaluate_scorer(_scorer(encoder, queries), queries, split, intervals, weights)
 
 
-def _add_context(
-    result: dict[str, Any],
-    scores: Callable[[Sequence[float]], np.ndarray],
-    queries: ResponseQueries,
-    intervals: bool,
-    weights: Sequence[float],
+def _evaluate_scorer(
+    score: Scorer, queries: ResponseQueries, split: str, intervals: bool, weights: Sequence[float]
 ) -> dict[str, Any]:
+    result = summarize(score(()), split, intervals)
     if not weights or not any(queries.contexts):
         return result
-    with_turns = summarize(scores(weights), result["split"], intervals)
+    with_turns = summarize(score(weights), split, intervals)
     result |= {f"context_{name}": value for name, value in with_turns.items() if name.startswith("p_at_")}
     return result | {"context_weights": list(weights)}
 
@@ -217,16 +227,17 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
     split, pairs = inputs.last_split()
     queries = queries_of(pairs, inputs.queries or MAX_QUERIES)
 
-    def scores(weights: Sequence[float] = ()) -> np.ndarray:
-        total = baseline(queries.inputs, queries.responses, queries.candidates)
+    alone = baseline(queries.inputs, queries.responses, queries.candidates)
+
+    def score(weights: Sequence[float]) -> np.ndarray:
+        total = alone
         turns = select_turns(queries.inputs, queries.contexts, len(weights))
         for position, weight in enumerate(weights):
             texts = ["".join(each[position : position + 1]) for each in turns]
             total = total + np.float32(weight) * baseline(texts, queries.responses, queries.candidates)
         return total
 
-    result = summarize(scores(), split, inputs.intervals)
-    return _add_context(result, scores, queries, inputs.intervals, inputs.context or ())
+    return _evaluate_scorer(score, queries, split, inputs.intervals, inputs.context or ())
 
 
 EVALUATOR = Evaluator(
