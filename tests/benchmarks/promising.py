@@ -17,7 +17,6 @@ from datasets import Dataset
 from tqdm import tqdm
 
 from data_scripts.__main__ import main as data_scripts
-from modeling_convsim.encoding import Encoder
 from tests.benchmarks.adapting import base_of, prepare_synthetic, read_pairs
 from tests.benchmarks.material import REAL_DATA, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
@@ -79,8 +78,10 @@ def _run(material: Material, domain: str, pairs: int, number: int, shuffled: boo
         words += ["--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
         adapted = adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
-        judge = Encoder.from_pretrained(base_of(material))
-        index, calibration = build_index(Path(folder, "run"), adapted.pairs, adapted.choice, PROMISE, judge)
+        run, judge = Path(folder, "run"), adapted.base
+        index, calibration = build_index(
+            run, adapted.open(run / "model"), adapted.pairs, adapted.choice, PROMISE, judge
+        )
         result = {"adapted": adapted.results["adaptation"]["adapted"], "threshold": calibration.get("threshold")}
         result |= {"fresh": len(fresh), "suggestions": 0, "right": 0, "part": adapted.results["adaptation"]}
         if result["threshold"] is not None and not shuffled:

@@ -38,7 +38,14 @@ def build_parser() -> ArgumentParser:
     group.add_argument(
         "--base",
         metavar="MODEL",
-        help="folder or Hub id of the multitask model to adapt (default: model_cards/base of this clone)",
+        help="folder or Hub id of the model to adapt: one of this project, or any text encoder of transformers or "
+        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2 (default: model_cards/base of this "
+        "clone)",
+    )
+    group.add_argument(
+        "--finetune",
+        action="store_true",
+        help="train a pretrained encoder too, which takes a GPU or patience, not only its heads",
     )
     group.add_argument(
         "--precision",
@@ -62,7 +69,8 @@ def main(arguments: list[str]) -> int:
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
         try:
-            adapt_to_chats(args.files, ConversationOptions.from_arguments(args), args.output, args.base, args.precision)
+            options = ConversationOptions.from_arguments(args)
+            adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune)
         except KeyboardInterrupt as stopped:  # during training, a signal has a message and an exit code
             if not hasattr(stopped, "exit_code"):
                 raise

@@ -6,28 +6,34 @@ did not choose the point. Half of the dev split chooses, and the other half deci
 cross-validated instead. The test split decides nothing.
 """
 
+import copy
 import dataclasses
 import json
 import logging
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from transformers import PreTrainedTokenizerFast
 
+from modeling_convsim import ConvSimPretrainedModel
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
+from trainer.adapt.frozen import Vectors, freeze, unfreeze
 from trainer.adapt.ranking import MRR, Queries, Ranks, build_queries, summarize
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
+from trainer.evaluation.response_prediction import contexts_of
 from trainer.tasks import Task
+from trainer.training.backbone import find_backbone
 from trainer.training.context import Hook, Progress, RunContext
 from trainer.training.metrics_log import METRICS
 from trainer.training.model_evaluator import ModelEvaluator
@@ -38,6 +44,7 @@ SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
+LEXICAL_SIZE = 1024  # of the channel that a pretrained encoder gets
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +57,41 @@ class Adapted:
         results: the contents of results.json.
         pairs: "train", and, if they were held out, "validation" and "test".
         choice: what cross-validation chose; None for pairs with a dev split.
+        base: the model that was adapted, as it was.
+        vectors: the vectors of all texts, if the encoder was not trained.
     """
 
     results: dict[str, Any]
     pairs: DatasetDict
     choice: Choice | None
+    base: Encoder
+    vectors: Vectors
+
+    def open(self, folder: Path) -> Encoder:
+        """The adapted model that was saved in a folder; what was encoded is not encoded again."""
+        encoder = Encoder.from_pretrained(str(folder))
+        if self.vectors:
+            freeze(encoder.model.encoder, self.vectors)
+        return encoder
 
 
 def adapt(arguments: Arguments) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run.
 
+    A pretrained encoder gets heads and a lexical channel. Only these are trained, unless the settings have `finetune`.
+
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
         Interrupted: a signal has stopped the run.
     """
+    if find_backbone(str(arguments.initialize_from)):
+        model_config = {"lexical_size": LEXICAL_SIZE, **arguments.model_config}
+        arguments = dataclasses.replace(arguments, model_config=model_config)
     adaptation = Adaptation()
-    return Adapted(train(arguments, adaptation), adaptation.pairs, adaptation.choice)
+    results = train(arguments, adaptation)
+    if adaptation.vectors:
+        freeze(adaptation.base.model.encoder, adaptation.vectors)
+    return Adapted(results, adaptation.pairs, adaptation.choice, adaptation.base, adaptation.vectors)
 
 
 class Adaptation(Hook):
@@ -75,11 +101,15 @@ class Adaptation(Hook):
         pairs: the pairs by split.
         choice: see `Adapted`.
         context: how much earlier turns count, chosen by the base on the messages that choose.
+        base: the base, whatever is trained.
+        vectors: see `Adapted`.
     """
 
     pairs: DatasetDict
     choice: Choice | None = None
     context: ContextChoice
+    base: Encoder
+    vectors: Vectors
     _base: Interpolation
     _base_share: float
     _start: Start
@@ -99,10 +129,17 @@ class Adaptation(Hook):
     ) -> Arguments:
         """Turn the base into the start; without a dev split, choose the point by cross-validation."""
         arguments = scale_schedule(context.arguments, len(tasks[TASK]))
+        self.vectors, shared = {}, {}
+        if isinstance(model.encoder, ConvSimPretrainedModel) and not arguments.finetune:
+            freeze(model.encoder, self.vectors)
+            shared[id(model.encoder)] = model.encoder
+        self.base = Encoder(copy.deepcopy(model, shared), tokenizer)
+        if shared:
+            self._encode_texts()
         self._base, self._base_share = Interpolation(model), model.config.lexical_share
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
-            self.choice = CrossValidation(context, model, tokenizer, tasks, self.pairs["train"]).run()
+            self.choice = CrossValidation(context, model, self.base, tasks, self.pairs["train"]).run()
             self._start, self.context = self.choice.start, self.choice.context
             return arguments_of(arguments, self.choice.point)
         self._dev = _Dev(model, tokenizer, self.pairs["validation"])
@@ -148,7 +185,17 @@ class Adaptation(Hook):
             "context_gain": self.context.gain.summarize(),
         }
         logger.info("%s", _describe(part))
+        unfreeze(model.encoder)
         return {"adaptation": part}
+
+    def _encode_texts(self) -> None:
+        """Encode all texts once, the longest part of training heads, with progress."""
+        known = [pairs for name, pairs in self.pairs.items() if name != "test"]
+        said = [text for pairs in known for turns in contexts_of(pairs) for text in turns]
+        said += [text for pairs in known for text in pairs["input"]]
+        self.base.encode(list(dict.fromkeys(said)), side="query", show_progress=True)
+        replies = dict.fromkeys(text for pairs in known for text in pairs["response"])
+        self.base.encode(list(replies), side="response", show_progress=True)
 
     def _apply(self, model: ConvSimForMultitask, point: Point | None) -> None:
         if point:

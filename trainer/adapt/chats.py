@@ -28,10 +28,13 @@ from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.preset_files import PRESETS
+from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 from trainer.training.run_folder import KIND, remove_earlier_run
 
 BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
+MOST_TOKENS = 256  # of a text that a pretrained encoder reads
+FINETUNING_RATE = 2e-5  # of a pretrained encoder
 
 
 def adapt_to_chats(
@@ -40,6 +43,7 @@ def adapt_to_chats(
     output: Path,
     base: str | None = None,
     precision: float = 0.8,
+    finetune: bool = False,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
 
@@ -49,8 +53,9 @@ def adapt_to_chats(
         files: the logs.
         options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
         output: the folder of the run.
-        base: folder or Hub id of a multitask model; by default `BASE`.
+        base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `BASE`.
         precision: required precision of suggested replies, for which the index is calibrated.
+        finetune: train a pretrained encoder too, not only its heads.
 
     Returns:
         The contents of results.json.
@@ -61,24 +66,24 @@ def adapt_to_chats(
     if not 0 < precision < 1:
         raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
     prepare_folder(output, options.overwrite)
-    arguments = _run_settings(choose_base(base), output, options.license)
+    arguments = _run_settings(choose_base(base), output, options.license, finetune)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
     seconds: dict[str, float] = {}
     with _timed(seconds, "reading the logs"):
         report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, str(arguments.initialize_from), report)
+        return _suggest_with_base(output, arguments, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         adapted = adapt(arguments)  # the comparison says how many candidates there are
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
-        judge = Encoder.from_pretrained(str(arguments.initialize_from))
-        index, calibration = build_index(output, adapted.pairs, adapted.choice, precision, judge)
+        encoder = adapted.open(output / "model")
+        index, calibration = build_index(output, encoder, adapted.pairs, adapted.choice, precision, adapted.base)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
         weights = Weights(index.message_weight, index.consensus_weight)
-        comparison = compare(str(arguments.initialize_from), output / "model", adapted.pairs, adapted.choice, weights)
+        comparison = compare(adapted.base, encoder, adapted.pairs, adapted.choice, weights)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     print(
@@ -102,12 +107,14 @@ def choose_base(given: str | None) -> str:
     """The base model: the given one, or that of the clone.
 
     Raises:
-        InputError: none is given, and the clone has none; or it cannot be loaded, or is no multitask model.
+        InputError: none is given, and the clone has none; or it cannot be loaded, or is neither a multitask model nor a
+            text encoder.
     """
     if given is None and not (BASE / "config.json").is_file():
         raise InputError(f"--base: {BASE} has no model; name a folder or Hub id, such as runs/quickstart/model")
     base = str(BASE) if given is None else given
-    load_initial_config(base, "--base")
+    if find_backbone(base) is None:
+        load_initial_config(base, "--base")
     return base
 
 
@@ -136,12 +143,13 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
     write_record(folder, KIND)
 
 
-def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[str, Any]:
+def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
     remove_earlier_run(output)  # whose model would stand beside the index
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
-    index = ReplyIndex.build(Encoder.from_pretrained(base), pairs["response"][:], questions=pairs["input"][:])
+    encoder = _open_base(arguments)
+    index = ReplyIndex.build(encoder, pairs["response"][:], questions=pairs["input"][:])
     index.no_threshold = f"{len(pairs)} pairs are too few for a threshold"
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
@@ -157,10 +165,24 @@ def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[
     return results
 
 
-def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
+def _open_base(arguments: Arguments) -> Encoder:
+    """The base as it is; a pretrained encoder is saved with its new heads, so that an index can name it."""
+    base = str(arguments.initialize_from)
+    if backbone := find_backbone(base):
+        model = backbone.build_model(backbone.build_config(arguments.model_config))
+        base = str(Path(arguments.output_dir) / "model")
+        model.save_pretrained(base)
+        backbone.load_tokenizer().save_pretrained(base)
+    return Encoder.from_pretrained(base)
+
+
+def _run_settings(base: str, folder: Path, license: str | None, finetune: bool) -> Arguments:
     """The settings of the run that adapts the base to the pairs in a folder: those of the preset `adapt`."""
     words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
+    if backbone := find_backbone(base):
+        words += ["--max_tokens", str(min(MOST_TOKENS, backbone.load_tokenizer().model_max_length))]
+        words += ["--finetune", "true", "--learning_rate", str(FINETUNING_RATE)] if finetune else []
     return parse_arguments([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
 
 

@@ -6,7 +6,6 @@ the other folds, because the test split alone would say too little.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,34 +67,35 @@ class _Part:
     threads: np.ndarray  # (unknown,)
 
 
-def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, weights: Weights) -> Comparison:
+def compare(
+    base: Encoder, encoder: Encoder, splits: DatasetDict, choice: Choice | None, weights: Weights
+) -> Comparison:
     """Compare the adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
     Each of the others has `gain`, P@1 of the model (or the share of right suggestions) minus its own, with a paired
     bootstrap interval over conversations.
 
     Args:
-        base: folder or Hub id of the base, which is also the judge of suggestions.
-        model: folder of the adapted model.
+        base: the base, which is also the judge of suggestions.
+        encoder: the adapted model.
         splits: the pairs.
         choice: what cross-validation chose, if there is no dev split.
         weights: those of the index of replies.
     """
     peers: dict[str, SentenceEncoder] = {}
-    if installed_copy(PEER) != PEER:
+    if installed_copy(PEER) not in (PEER, installed_copy(base.model.name_or_path)):
         peers[PEER] = _EncodedOnce(load_encoder(PEER))
-    judge = Encoder.from_pretrained(base)
     if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
-        return _compare_folds(choice, splits["train"], peers, judge, weights)
+        return _compare_folds(choice, splits["train"], peers, base, weights)
     test, dev = splits.get("test"), splits.get("validation", splits["train"])
     if test is None or len(set(test["response"])) < FEWEST_REPLIES:
         return Comparison({}, {}, {})
-    encoder, threads = Encoder.from_pretrained(str(model)), thread_numbers(test)
+    threads = thread_numbers(test)
     queries = build_queries(test, threads)
     choosing, own = build_queries(dev, thread_numbers(dev)), encoder.model.config.context_weights
     others = {ALONE: rank(queries, score(encoder, queries))} if own else {}
     turns = {}
-    for name, system in _systems({"base": judge, **peers}).items():
+    for name, system in _systems({"base": base, **peers}).items():
         weights_of_turns = choose_context([_measure(system, choosing)]).weights
         [scores] = add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [weights_of_turns])
         others[name], turns[name] = rank(queries, scores), [weights_of_turns]
@@ -104,8 +104,8 @@ def compare(base: str, model: Path, splits: DatasetDict, choice: Choice | None, 
     known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
     part = _Part(splits["train"].select(known), test.select(rows), threads[rows])
     index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
-    ours = suggest_by_weights(index, part.unknown, judge, [weights, *OURS.values()])
-    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": judge}, judge, turns))
+    ours = suggest_by_weights(index, part.unknown, base, [weights, *OURS.values()])
+    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": base}, base, turns))
 
 
 class _EncodedOnce:

@@ -1,15 +1,14 @@
 """Choosing by cross-validation: a few thousand pairs are too few for a dev split."""
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
@@ -62,7 +61,7 @@ class CrossValidation:
         self,
         context: RunContext,
         model: ConvSimForMultitask,
-        tokenizer: PreTrainedTokenizerFast,
+        base: Encoder,
         tasks: Mapping[str, Task],
         pairs: Dataset,
     ) -> None:
@@ -70,8 +69,8 @@ class CrossValidation:
 
         Args:
             context: the run, whose arguments have the number of steps.
-            model: the base, which `run` changes.
-            tokenizer: its tokenizer.
+            model: a copy of the base, which `run` changes.
+            base: the base, whatever is trained.
             tasks: the only task of the run.
             pairs: the pairs to train on.
 
@@ -81,7 +80,7 @@ class CrossValidation:
         if context.accelerator.num_processes > 1:
             raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
         self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
-        self._tokenizer = tokenizer
+        self._base, self._tokenizer = base, base.tokenizer
         self._threads = thread_numbers(pairs)
         folds = split_into_folds(self._threads)
         held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
@@ -93,7 +92,6 @@ class CrossValidation:
     def run(self) -> Choice:
         """Choose a point, measure the gain of choosing, and score suggestions; the model is at the start afterwards."""
         base, base_share = Interpolation(self._model), self._model.config.lexical_share
-        judge = Encoder(copy.deepcopy(self._model), self._tokenizer)  # the base, whatever is trained
         queries = [build_queries(self._pairs.select(rows), self._threads[rows]) for rows in self._held_out]
         context = choose_context([self._measure_context(each) for each in queries])
         parts, folds = [], list(zip(self._held_out, queries, context.of_parts, strict=True))
@@ -106,7 +104,7 @@ class CrossValidation:
         outcomes = []
         for rows, _, turns in tqdm(folds, "suggestions", unit="fold", leave=False):
             self._model.config.context_weights = list(turns)
-            outcomes.append(self._suggest(rows, point, judge))
+            outcomes.append(self._suggest(rows, point))
             self._restore(base, base_share)
         self._model.config.context_weights = list(context.weights)
         suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
@@ -152,7 +150,7 @@ class CrossValidation:
             start.weights.evaluate(self._model, functools.partial(measure, step))
         return Measured(queries.threads, base, points)
 
-    def _suggest(self, held_out: np.ndarray, point: Point | None, judge: Encoder) -> dict[Weights, Suggested]:
+    def _suggest(self, held_out: np.ndarray, point: Point | None) -> dict[Weights, Suggested]:
         """The best suggestions for held-out messages, from an index of the other rows' replies, by their weights."""
         others = self._others(held_out)
         if point:
@@ -164,7 +162,7 @@ class CrossValidation:
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
         index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
-        result = suggest_by_weights(index, unknown, judge, (*CHOICES, BY_MESSAGES))
+        result = suggest_by_weights(index, unknown, self._base, (*CHOICES, BY_MESSAGES))
         self._model.train(was_training)
         return result
 
@@ -214,8 +212,8 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
 class _FoldEncoder(Encoder):
     """Tokenizes each text once: those of a fold are encoded dozens of times, half the time of which is tokenizing."""
 
-    def __init__(self, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
-        super().__init__(model, tokenizer)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._token_ids = dict[str, list[int]]()
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:

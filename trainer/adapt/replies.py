@@ -21,7 +21,7 @@ LONGEST_EXAMPLE = 100  # characters
 
 
 def build_index(
-    folder: Path, splits: DatasetDict, choice: Choice | None, precision: float, judge: Encoder
+    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, precision: float, judge: Encoder
 ) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
@@ -30,6 +30,7 @@ def build_index(
 
     Args:
         folder: that of the run.
+        encoder: the adapted model.
         splits: the pairs.
         choice: what cross-validation chose, if there is no dev split.
         precision: the required one.
@@ -45,7 +46,6 @@ def build_index(
     """
     train = splits["train"]
     try:
-        encoder = Encoder.from_pretrained(str(folder / "model"))
         index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:])
         suggested = choice.suggested if choice else suggest_by_weights(index, _sample(splits["validation"]), judge)
         weights = choice.weights if choice else choose_weights(suggested)

@@ -27,7 +27,10 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the lexical channel in the score
 
 
 class Interpolation:
-    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights."""
+    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights.
+
+    Those of a frozen encoder are not touched.
+    """
 
     def __init__(self, base: ConvSimForMultitask) -> None:
         self._base = _copy(base)
@@ -48,13 +51,15 @@ class Interpolation:
 
     @torch.no_grad()
     def _load(self, model: ConvSimForMultitask, trained: Mapping[str, Tensor], factor: float) -> None:
-        for name, value in model.state_dict().items():
-            torch.lerp(self._base[name].to(value), trained[name], factor, out=value)
+        weights = model.state_dict()
+        for name, value in self._base.items():
+            torch.lerp(value.to(weights[name]), trained[name], factor, out=weights[name])
 
 
 def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
-    """The weights, with those of the lexical channel, which no step changes."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+    """The weights that are trained, and those of the lexical channel, which no step changes."""
+    frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
+    return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in frozen}
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ def adjust_token_weights(model: ConvSimForMultitask, columns: Iterable[TokenColu
     rarity = model.lexical_channel.weights
     old = shares_of_rarity(rarity.double().cpu().numpy())
     new = (old + token_shares(columns, len(old))) / 2
-    rarity.copy_(torch.from_numpy(rarity_of(new)))
+    rarity.copy_(torch.from_numpy(np.where(old > 0, rarity_of(new), 0)))
     if (token_weights := getattr(model.encoder, "token_weights", None)) is not None:
         factors = np.sqrt(sif_of(new) / sif_of(old))
         token_weights.weight.mul_(torch.from_numpy(factors).to(token_weights.weight).unsqueeze(1))

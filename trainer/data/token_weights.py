@@ -39,12 +39,15 @@ def rarity_of(shares: np.ndarray) -> np.ndarray:
 def shares_of_rarity(weights: np.ndarray) -> np.ndarray:
     """The tokens' shares that have these rarity weights: the inverse of `rarity_of`; their sum is 1.
 
+    Tokens with a weight of 0, those that the tokenizer adds to every text, have no share.
+
     Args:
         weights: (vocab_size,), of two tokens or more.
     """
     information = np.sqrt(np.maximum(weights, _SMALLEST))  # divided by the largest
-    largest = brentq(lambda value: np.exp(-value * information).sum() - 1, 0, 100 / _SMALLEST)
-    return np.exp(-largest * information)
+    largest = brentq(lambda value: np.exp(-value * information[weights > 0]).sum() - 1, 0, 100 / _SMALLEST)
+    shares = np.exp(-largest * information)
+    return np.where(weights > 0, shares, 0)
 
 
 def token_shares(columns: Iterable[TokenColumn], vocab_size: int) -> np.ndarray:

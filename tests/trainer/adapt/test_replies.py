@@ -109,7 +109,9 @@ def folder(tmp_path_factory, tiny_tokenizer):
 def test_the_index_holds_the_replies_of_the_training_split(folder, has_threshold, weight):
     splits = DatasetDict(train=make_pairs(6), test=make_pairs(24, "h"))
     judge = Encoder.from_pretrained(folder / "model")
-    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40, Weights(weight, 1.0)), 0.8, judge)
+    index, calibration = build_index(
+        folder, judge, splits, choice_of([has_threshold] * 40, Weights(weight, 1.0)), 0.8, judge
+    )
     assert ("threshold" in calibration) is has_threshold
     assert calibration["measured_by"] == "cross-validation"
     assert (calibration["message_weight"], calibration["consensus_weight"]) == (weight, 1)
@@ -127,7 +129,9 @@ def test_on_dev_the_weight_with_the_suggestions_most_like_the_real_replies_is_ch
     known = Dataset.from_dict({"input": make_texts(30), "response": make_texts(30, seed=1)})
     replies = np.array(known["response"])
     judge = SimpleNamespace(encode=lambda texts: (np.array(texts)[:, None] == replies).astype(float))
-    index, calibration = build_index(folder, DatasetDict(train=known, validation=known), None, 0.8, judge)
+    index, calibration = build_index(
+        folder, Encoder.from_pretrained(folder / "model"), DatasetDict(train=known, validation=known), None, 0.8, judge
+    )
     assert calibration["measured_by"] == "dev" and calibration["pairs"] == 30
     by_weights = suggest_by_weights(index, known, judge)
     assert index.message_weight == calibration["message_weight"] == 2 and choose_weights(by_weights) == (2, 0)

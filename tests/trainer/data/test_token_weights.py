@@ -29,7 +29,8 @@ def test_shares_are_recovered_from_rarity_weights(dtype):
     np.testing.assert_allclose(recovered, shares, rtol=1e-8 if dtype is np.float64 else 0.02)
 
 
-def test_equal_weights_are_equal_shares_and_a_weight_of_zero_is_a_frequent_token():
+def test_equal_weights_are_equal_shares_a_tiny_weight_is_a_frequent_token_and_zero_is_none():
     np.testing.assert_allclose(shares_of_rarity(np.ones(8)), np.full(8, 1 / 8))
-    recovered = shares_of_rarity(np.array([0.0, 1.0, 1.0]))
+    recovered = shares_of_rarity(np.array([1e-9, 1.0, 1.0]))
     assert np.isfinite(recovered).all() and recovered[0] > 0.9 and recovered.sum() == pytest.approx(1)
+    np.testing.assert_allclose(shares_of_rarity(np.array([0.0, 1.0, 1.0])), [0, 0.5, 0.5])

@@ -1,0 +1,130 @@
+"""A pretrained encoder that is not trained: each text is encoded once, and its vector is that of the encoder."""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+
+from data_scripts.chats.conversations import ConversationOptions
+from modeling_convsim import ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT
+from tests.trainer.adapt.conftest import CHATS
+from tests.trainer.adapt.test_adapt import COLUMNS, write_chats
+from tests.trainer.tiny_backbone import save_backbone
+from trainer.adapt import adaptation
+from trainer.adapt.chats import adapt_to_chats
+from trainer.adapt.context import ContextChoice
+from trainer.adapt.cross_validation import Choice
+from trainer.adapt.frozen import Vectors, freeze, unfreeze
+from trainer.adapt.ranking import Ranks
+from trainer.adapt.selection import Gain, Point
+from trainer.adapt.start import Interpolation, Start
+from trainer.adapt.suggestions import Weights
+from trainer.command_line import build_arguments
+from trainer.training.backbone import find_backbone
+
+
+def packed(*texts: list[int]) -> dict[str, torch.Tensor]:
+    offsets = torch.tensor([0, *map(len, texts)]).cumsum(0)
+    return {"input_ids": torch.tensor([token for text in texts for token in text]), "cu_seqlens": offsets}
+
+
+@pytest.mark.parametrize("config", [BERT, MODERN_BERT], ids=lambda config: config["model_type"])
+def test_each_text_is_read_once_without_dropout_and_only_the_heads_have_gradients(config):
+    options = {**config, "hidden_dropout_prob": 0.5, "mlp_dropout": 0.5}
+    model = ConvSimPretrainedForMultitask(ConvSimPretrainedConfig(backbone_config=options))
+    encoder, vectors, reads = model.encoder, Vectors(), []
+    texts = [[5, 6, 7], [], [8], [5, 6, 7, 9]]
+    expected = copy.deepcopy(encoder).eval()(**packed(*texts)).pooler_output
+    encoder.backbone.register_forward_hook(lambda *_: reads.append(1))
+    freeze(encoder, vectors)
+    model.train()
+    for order in ([0, 1, 2, 3], [3, 3, 0], [2]):
+        found = encoder(**packed(*(texts[row] for row in order))).pooler_output
+        torch.testing.assert_close(found, expected[order], rtol=0, atol=1e-6)
+    assert len(vectors) == 4 and len(reads) == 1 and encoder.training
+    pairs = {f"response_{name}": value for name, value in packed(*texts).items()}
+    model(**packed(*texts), **pairs, return_loss=True).loss.backward()
+    trained = {name for name, value in model.named_parameters() if value.grad is not None}
+    assert {name.split(".")[0] for name in trained} == {"response_head"} and len(reads) == 1
+    padded = {"input_ids": torch.tensor([[8]]), "attention_mask": torch.ones(1, 1)}
+    encoder.eval()
+    torch.testing.assert_close(encoder(**padded).pooler_output, expected[[2]], rtol=0, atol=1e-6)
+    unfreeze(encoder)
+    encoder(**packed([8]))
+    assert len(reads) == 3 and all(value.requires_grad for value in encoder.parameters())
+
+
+@pytest.fixture
+def backbone(tmp_path, monkeypatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    return str(save_backbone(tmp_path / "backbone"))
+
+
+def adapt_chats(backbone: str, count: int) -> dict[str, Any]:
+    file = Path(write_chats(Path("support.csv"), CHATS[:count]))
+    return adapt_to_chats([file], ConversationOptions(columns=COLUMNS), Path("run"), backbone)
+
+
+def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_chats(backbone):
+    results = adapt_chats(backbone, 54)
+    encoder, found = Encoder.from_pretrained("run/model"), find_backbone(backbone)
+    assert found is not None
+    start = found.build_model(found.build_config({})).encoder.state_dict()
+    assert all(torch.equal(value, start[name]) for name, value in encoder.model.encoder.state_dict().items())
+    channel, special = encoder.model.lexical_channel, encoder.tokenizer.all_special_ids
+    assert not channel.weights[special].any() and channel.weights.count_nonzero() == len(channel.weights) - len(special)
+    assert encoder.tokenizer.model_max_length == 150  # all that it reads
+    # the index has the vectors that the saved model gives
+    index = ReplyIndex.load("run/replies")
+    built = ReplyIndex.build(encoder, index.replies.texts, message_weight=0)
+    np.testing.assert_allclose(index.vectors[:, : built.vectors.shape[1]], built.vectors, rtol=0, atol=2e-3)
+    assert {"base", "bm25"} <= results["baselines"].keys()
+
+
+@pytest.mark.parametrize("finetune", [False, True])
+def test_a_trained_encoder_has_other_weights_if_it_is_to_be_fine_tuned(finetune, backbone, adapted_pairs, monkeypatch):
+    def choose(_: Any, model: Any, *__: Any) -> Any:
+        gain = Gain(np.arange(3), *(Ranks(np.full(3, rank), np.full(3, 9)) for rank in (8, 0)))
+        start, context = Start(Interpolation(model), 0.0, False), ContextChoice((), [], gain)
+        choice = Choice(start, Point(2, 1.0, 0.0), gain, [], {}, Weights(0.0, 0.0), context)
+        return SimpleNamespace(run=lambda: choice)
+
+    monkeypatch.setattr(adaptation, "CrossValidation", choose)
+    options: dict[str, Any] = {
+        "tasks": {"response_prediction": 1},
+        "optimizer": "adamw",
+        "best_metric": "last",
+        "trackers": ["none"],
+    }
+    settings = build_arguments(
+        adapt=True,
+        initialize_from=backbone,
+        pairs=[str(adapted_pairs)],
+        finetune=finetune,
+        learning_rate=0.01,
+        **options,
+    )
+    adapted = adaptation.adapt(settings)
+    trained = adapted.open(Path(settings.output_dir, "model")).model.state_dict()
+    changed = {
+        name.split(".")[0] for name, value in adapted.base.model.state_dict().items() if not value.equal(trained[name])
+    }
+    assert changed == {"response_head"} | ({"encoder"} if finetune else set())
+    assert bool(adapted.vectors) == (not finetune)
+
+
+def test_the_replies_of_few_pairs_are_suggested_by_the_encoder_as_it_is(backbone, capsys):
+    adapt_chats(backbone, 20)
+    index = ReplyIndex.load("run/replies")
+    assert "too few to adapt" in capsys.readouterr().out and index.encoder.model.name_or_path == "run/model"
+    assert index.suggest("where is the dog", threshold=-9)

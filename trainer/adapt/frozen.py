@@ -1,0 +1,45 @@
+"""A pretrained encoder that is not trained while its heads are: each distinct text is encoded once."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+from modeling_convsim.modeling_base import ConvSimEncoder, ConvSimEncoderOutput
+
+Vectors = dict[bytes, Tensor]  # the sentence vector (embedding_size,) of token ids
+
+
+def freeze(encoder: ConvSimEncoder, vectors: Vectors) -> None:
+    """Stop training an encoder, and let it look up the packed texts that it has encoded before in `vectors`."""
+    encoder.requires_grad_(False)
+    read = encoder.forward
+
+    def look_up(
+        input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None, **options: Any
+    ) -> BaseModelOutputWithPooling:
+        if cu_seqlens is None:
+            return read(input_ids, attention_mask, **options)
+        ids, offsets = input_ids.cpu().numpy(), cu_seqlens.tolist()
+        texts = [ids[start:end].tobytes() for start, end in pairwise(offsets)]
+        if new := [text for text in dict.fromkeys(texts) if text not in vectors]:
+            packed = [torch.from_numpy(np.frombuffer(text, ids.dtype).copy()) for text in new]
+            starts = torch.tensor([0, *map(len, packed)]).cumsum(0)
+            was_training = encoder.training
+            encoder.eval()
+            with torch.no_grad():
+                found = read(torch.cat(packed).to(input_ids.device), cu_seqlens=starts).pooler_output
+            encoder.train(was_training)
+            vectors.update(zip(new, found, strict=True))
+        return ConvSimEncoderOutput(pooler_output=torch.stack([vectors[text] for text in texts]))
+
+    encoder.forward = look_up
+
+
+def unfreeze(encoder: ConvSimEncoder) -> None:
+    """Let an encoder read every text again."""
+    encoder.__dict__.pop("forward", None)
+    encoder.requires_grad_(True)
