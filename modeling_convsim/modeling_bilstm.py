@@ -138,7 +138,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
         else:
             input_ids, mask = self.prepare_padded(input_ids, attention_mask)
             embeddings = self.embed_tokens(input_ids)
-        states, vectors = self._read_padded(embeddings, mask, output_hidden_states)
+        states, vectors = self._read_padded(embeddings, mask, bool(output_hidden_states))
         return self.build_output(
             self.projection(vectors),
             last_hidden_state=states[-1],

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, cast
@@ -119,6 +120,8 @@ class ConvSimMultitaskOutput(ModelOutput):
             shaped like `response_embeds`.
         hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
         nli_logits: (batch, 3): entailment, neutral, contradiction.
+        hidden_states: The hidden states of the inputs or premises, if they are requested (see `ConvSimEncoder`).
+        attentions: Their attention weights, if they are requested.
     """
 
     loss: Tensor | None = None
@@ -128,6 +131,8 @@ class ConvSimMultitaskOutput(ModelOutput):
     query_embeds: Tensor | None = None
     hypothesis_embeds: Tensor | None = None
     nli_logits: Tensor | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
 
 
 def scale_responses(output: ConvSimMultitaskOutput) -> Tensor:
@@ -144,6 +149,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
     classifier_class: ClassVar[type[ConvSimPreTrainedModel] | None] = None
+    accepts_loss_kwargs = False  # If gradients are accumulated, the Trainer divides the loss.
 
     def __init__(self, config: ConvSimConfig) -> None:
         super().__init__(config)
@@ -193,6 +199,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         labels: Tensor | None = None,
         return_loss: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
     ) -> ConvSimMultitaskOutput:
         """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches.
 
@@ -204,14 +211,12 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             return_loss: add the loss of response prediction, the cross-entropy of each input's own response among all
                 responses of the batch (Yang et al. 2018, section 2.2).
             num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
+            **kwargs: the encoder's options, such as `output_hidden_states`, for the inputs or premises.
 
         Raises:
-            ValueError: A loss is requested without the texts that it needs, a shape is wrong, or the config requests
-                hidden states or attentions, which only the `encoder` returns.
+            ValueError: A loss is requested without the texts that it needs, a shape is wrong, or the encoder does not
+                return what is requested.
         """
-        for name in ("output_hidden_states", "output_attentions"):
-            if getattr(self.config, name):
-                raise ValueError(f"{name}: a multitask model does not return them; call its encoder, model.encoder")
         if labels is not None and hypothesis_input_ids is None:
             raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
         if return_loss and response_input_ids is None:
@@ -221,8 +226,8 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
         if hypothesis_input_ids is not None:
             batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
-        pooled, *others = self._encode(batches)
-        output = ConvSimMultitaskOutput(pooler_output=pooled)
+        (pooled, *others), states = self._encode(batches, kwargs)
+        output = ConvSimMultitaskOutput(pooler_output=pooled, **states)
         losses = []
         if response_input_ids is not None:
             output.response_embeds = self.response_vectors(others.pop(0), *batches[1])
@@ -286,19 +291,28 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         lexical = self.lexical_channel(input_ids, attention_mask, cu_seqlens)
         return self.lexical_channel.append(vectors, lexical, self.config.lexical_share)
 
-    def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
-        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
+    def _encode(
+        self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]], options: Mapping[str, Any]
+    ) -> tuple[list[Tensor], dict[str, Any]]:
+        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient.
+
+        Also returns the hidden states and attentions of the first batch that `options` request.
+        """
         are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
         if len(batches) == 1 or not are_packed:
-            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
+            first, *others = batches
+            output = self.encoder(*first, return_dict=True, **options)
+            states = {name: output[name] for name in ("hidden_states", "attentions") if name in output}
+            pooled = [self.encoder(*batch, return_dict=True).pooler_output for batch in others]
+            return [output.pooler_output, *pooled], states
         packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
         offsets = [cu_seqlens for _, cu_seqlens in packed]
         joined = offsets[0]
         for cu_seqlens in offsets[1:]:
             joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
         input_ids = torch.cat([ids for ids, _ in packed])
-        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
-        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
+        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True, **options).pooler_output
+        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets])), {}
 
 
 class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
@@ -367,8 +381,11 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
-        states = {
-            name: tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
+        states: dict[str, Any] = {
+            # Those that `output_hidden_states` does not select are None.
+            name: tuple(
+                None if a is None else torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True)
+            )
             for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None]))
             if first.get(name) is not None
         }

@@ -40,6 +40,7 @@ class ConvSimPretrainedConfig(ConvSimConfig):
 
     model_type = "convsim_pretrained"
     label: ClassVar[str] = "Pretrained"
+    attribute_map: ClassVar[dict[str, str]] = ConvSimConfig.attribute_map | {"hidden_size": "embedding_size"}
     sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": AutoConfig}
 
     response_residual: bool = True
@@ -94,6 +95,12 @@ def _gather(values: Tensor, indices: Tensor) -> Tensor:
     return values.gather(1, indices.view(*indices.shape, *[1] * len(dimensions)).expand(*indices.shape, *dimensions))
 
 
+def _move_attention(weights: Tensor, indices: Tensor) -> Tensor:
+    """Selects rows and columns of attention weights (batch, heads, tokens, tokens) by their positions."""
+    rows = _gather(weights.transpose(1, 2), indices)  # (batch, selected, heads, tokens)
+    return _gather(rows.transpose(1, 3), indices).permute(0, 2, 3, 1)
+
+
 class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
     """A pretrained encoder of transformers and a pooling of its token vectors."""
 
@@ -126,8 +133,13 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
-        """See `ConvSimEncoder`. `hidden_states` are those of the backbone; the vector of an empty text is zero."""
-        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
+        """See `ConvSimEncoder`; the vector of an empty text is zero.
+
+        `hidden_states` and `attentions` (batch, heads, tokens, tokens) are those of the backbone, which most backbones
+        return only with eager attention.
+        """
+        self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
+        options = {name: self.requested(kwargs, name) for name in ("output_hidden_states", "output_attentions")}
         if cu_seqlens is not None:
             ids, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             return self.build_output(self._read_packed(ids, cu_seqlens.long()))
@@ -140,10 +152,19 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         moved = torch.where(mask, mask.cumsum(1), lengths.unsqueeze(1) + (~mask).cumsum(1)) - 1  # (batch, tokens)
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(moved)
         order = torch.zeros_like(moved).scatter(1, moved, positions)
-        states, vectors = self._read(_gather(values, order), lengths, output_hidden_states)
-        states = [_gather(state, moved) * mask.unsqueeze(-1) for state in states]
+        output, vectors = self._read(_gather(values, order), lengths, **options)
+        last, *states = (
+            state if state is None else _gather(state[:, : mask.shape[1]], moved) * mask.unsqueeze(-1)
+            for state in (output.last_hidden_state, *(output.hidden_states or ()))
+        )
+        if states and states[-1] is not None:  # that of some backbones lacks the last layer norm
+            states[-1] = last
+        attentions = [_move_attention(weights, moved) for weights in output.attentions or ()]
         return self.build_output(
-            vectors, last_hidden_state=states[-1], hidden_states=tuple(states) if output_hidden_states else None
+            vectors,
+            last_hidden_state=last,
+            hidden_states=tuple(states) if options["output_hidden_states"] else None,
+            attentions=tuple(attentions) if options["output_attentions"] else None,
         )
 
     def _read_packed(self, ids: Tensor, cu_seqlens: Tensor) -> Tensor:
@@ -166,22 +187,22 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
             vectors.append(self._read(padded[indices], lengths[group])[1])
         return torch.cat(vectors)[order.argsort()]
 
-    def _read(self, values: Tensor, lengths: Tensor, all_states: bool = False) -> tuple[list[Tensor], Tensor]:
+    def _read(self, values: Tensor, lengths: Tensor, **options: Any) -> tuple[BaseModelOutputWithPooling, Tensor]:
         """Reads sentences padded at their ends.
 
         Args:
             values: token ids (sentences, width), or their embeddings (sentences, width, hidden_size).
             lengths: number of tokens of each sentence (sentences,).
-            all_states: return all hidden states, not only the last.
+            **options: such as `output_hidden_states`.
 
         Returns:
-            Hidden states (sentences, width, hidden_size), undefined at padding, and sentence vectors (sentences,
-            hidden_size), zero for sentences without tokens.
+            The backbone's output, undefined at padding, of sentences of at least one token; and sentence vectors
+            (sentences, hidden_size), zero for sentences without tokens.
         """
         sentences, width = values.shape[:2]
         if not sentences:
             empty = torch.zeros(0, width, self.config.embedding_size, dtype=self.dtype, device=values.device)
-            return [empty], empty.sum(1)
+            return BaseModelOutputWithPooling(empty, hidden_states=(empty,)), empty.sum(1)
         if not width:
             values = F.pad(values, (0, 1) if values.dim() == 2 else (0, 0, 0, 1))
         is_token = torch.arange(values.shape[1], device=values.device) < lengths.unsqueeze(1)  # (sentences, width)
@@ -191,12 +212,8 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
             inputs = {"input_ids": values.masked_fill(~is_token, self.config.pad_token_id)}
         else:
             inputs = {"inputs_embeds": values}
-        output = self.backbone(
-            **inputs, attention_mask=attended.long(), output_hidden_states=all_states, return_dict=True
-        )
-        vectors = self._pool(output.last_hidden_state, is_token, lengths)
-        states = [*(output.hidden_states[:-1] if all_states else ()), output.last_hidden_state]
-        return [state[:, :width] for state in states], vectors
+        output = self.backbone(**inputs, attention_mask=attended.long(), return_dict=True, **options)
+        return output, self._pool(output.last_hidden_state, is_token, lengths)
 
     def _pool(self, states: Tensor, is_token: Tensor, lengths: Tensor) -> Tensor:
         """Pools hidden states (sentences, width, hidden_size), in float32: (sentences, hidden_size)."""

@@ -213,17 +213,21 @@ class ConvSimTransformerAttention(nn.Module):
         if groups and groups[0].starts is not None and not flash:
             attend = unpadded_attention
         contexts, weights = [], None
-        flat = self.query_key_value(hidden).flatten(0, -2)  # (tokens, 3 * hidden_size)
-        for part, group in zip(flat.split([group.tokens for group in groups]), groups, strict=True):
+        states = self.query_key_value(hidden)
+        is_padded = states.dim() == 3  # not flattened here, so that any number of sentences and tokens can be exported
+        parts = [states] if is_padded else states.split([group.tokens for group in groups])
+        for part, group in zip(parts, groups, strict=True):
             # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
-            query, key, value = group.pad(part).unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+            padded = part if is_padded else group.pad(part)
+            query, key, value = padded.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
             keys = group.keys[:, 0, 0] if flash and group.keys is not None else group.keys
             context, weights = attend(
                 self, query, key, value, keys, scaling=self.head_size**-0.5,
                 dropout=self.config.attention_dropout if self.training else 0.0, **group.unpadded_arguments,
             )  # fmt: skip
-            contexts.append(group.flatten(context.flatten(2)))  # (tokens, hidden_size)
-        return self.output(torch.cat(contexts).view_as(hidden) if contexts else hidden), weights
+            context = context.flatten(2)  # (sentences, width, hidden_size)
+            contexts.append(context if is_padded else group.flatten(context))
+        return self.output(torch.cat(contexts) if contexts else hidden), weights
 
 
 class ConvSimTransformerLayer(GradientCheckpointingLayer):

@@ -382,7 +382,11 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             return None
         return F.dropout(torch.ones(ids.shape, dtype=self.dtype, device=ids.device), probability)
 
-    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool:
+    def requested(self, options: Mapping[str, Any], name: str) -> Any:
+        """An option of `forward`, by its keyword arguments or by the config."""
+        return getattr(self.config, name) if options.get(name) is None else options[name]
+
+    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool | list[int]:
         """Checks the keyword arguments of `forward`.
 
         Args:
@@ -391,7 +395,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             attentions: whether the encoder can return attention weights.
 
         Returns:
-            Whether hidden states are requested, by `options` or by the config.
+            Whether hidden states are requested, or the indices of those that are, by `options` or by the config.
 
         Raises:
             TypeError: An argument is unknown.
@@ -402,16 +406,13 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
                 f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
                 f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
             )
-        requested = {
-            name: options.get(name) if options.get(name) is not None else getattr(self.config, name)
-            for name in ("output_hidden_states", "output_attentions")
-        }
+        requested = {name: self.requested(options, name) for name in ("output_hidden_states", "output_attentions")}
         if requested["output_attentions"] and not attentions:
             raise ValueError(f"output_attentions: {type(self).__name__} has no attention")
         if packed and any(requested.values()):
             names = [name for name, value in requested.items() if value]
             raise ValueError(f"{' and '.join(names)}: expected padded input (input_ids and attention_mask), got packed")
-        return bool(requested["output_hidden_states"])
+        return requested["output_hidden_states"] or False
 
     def prepare_packed(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, cu_seqlens: Tensor

@@ -38,7 +38,7 @@ class LexicalChannel(nn.Module):
 
     Attributes:
         weights: (vocab_size,), saved with the model; ones in a new model.
-        codes: (vocab_size, size), not saved: a model's `_init_weights` computes them.
+        codes: (vocab_size, size), not saved.
     """
 
     weights: Tensor
@@ -47,8 +47,9 @@ class LexicalChannel(nn.Module):
     def __init__(self, vocab_size: int, size: int, pad_token_id: int) -> None:
         super().__init__()
         self.pad_token_id = pad_token_id
-        self.register_buffer("weights", torch.empty(vocab_size))
-        self.register_buffer("codes", torch.empty(vocab_size, size), persistent=False)
+        self.register_buffer("weights", torch.ones(vocab_size))
+        # On the meta device, a model's `_init_weights` computes both.
+        self.register_buffer("codes", token_codes(vocab_size, size).to(self.weights.device), persistent=False)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from accelerate.utils import send_to_device
+from torch.export import Dim
 from transformers import AttentionInterface, AutoModel, AutoModelForPreTraining, pipeline
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -13,6 +14,7 @@ from modeling_convsim.modeling_layouts import SentenceGroup
 from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
 
 MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm", "pretrained"]
+ATTENTION = ["transformer", "transformer_residual", "pretrained"]
 BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 
 
@@ -40,14 +42,12 @@ def test_features_of_an_earlier_pass_are_ignored(model: ConvSimPreTrainedModel, 
 
 def everything(kind: str, part: str) -> dict[str, bool]:
     """The options that request all outputs of a class."""
-    if part == "multitask":
-        return {}
-    return {"output_hidden_states": True} | ({"output_attentions": True} if kind.startswith("transformer") else {})
+    return {"output_hidden_states": True} | ({"output_attentions": True} if kind in ATTENTION else {})
 
 
 @torch.no_grad()
 def pooled(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    return model.eval()(**batch).pooler_output
+    return model(**batch).pooler_output
 
 
 # -- outputs ----------------------------------------------------------------------------------------------------------
@@ -125,14 +125,38 @@ def test_a_classifier_returns_the_hidden_states_of_each_tokens_own_sentence(kind
             torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("option", ["output_hidden_states", "output_attentions"])
-def test_a_multitask_model_refuses_a_config_that_requests_what_only_its_encoder_returns(option):
-    model = build("transformer")
-    model.set_attn_implementation("eager")
-    setattr(model.config, option, True)
-    assert model.encoder(**pad(SENTENCES))[option.removeprefix("output_")]
-    with pytest.raises(ValueError, match=rf"{option}: .* model\.encoder"):
-        model(**part_inputs("multitask"))
+@torch.no_grad()
+@pytest.mark.parametrize("by_config", [False, True])
+def test_a_multitask_model_returns_the_hidden_states_and_attentions_of_its_inputs(kind, by_config):
+    model, batch, options = build(kind), part_inputs("multitask"), everything(kind, "multitask")
+    if kind in ATTENTION:
+        model.set_attn_implementation("eager")
+    plain, expected = model(**batch), model.encoder(**pad(SENTENCES), **options)
+    assert plain.hidden_states is None and plain.attentions is None
+    if by_config:
+        for name, value in options.items():
+            setattr(model.config, name, value)
+        options = {}
+    output = model(**batch, **options)
+    assert output.hidden_states and bool(output.attentions) == (kind in ATTENTION)
+    for name in ("hidden_states", "attentions"):
+        torch.testing.assert_close(output.get(name, ()), expected.get(name, ()))
+    torch.testing.assert_close(output.loss, plain.loss)
+    with pytest.raises(ValueError, match="expected padded input"):
+        packed = {f"response_{name}": value for name, value in pack(SENTENCES).items()}
+        model(**pack(SENTENCES), **packed, **options)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("part", ["multitask", "classifier"])
+@pytest.mark.parametrize("kind", ["transformer", "pretrained"])
+def test_hidden_states_that_are_not_selected_are_left_out(model, part):
+    batch = part_inputs(part, labels=False)
+    full = model(**batch, output_hidden_states=True).hidden_states
+    selected = model(**batch, output_hidden_states=[0, 2]).hidden_states
+    torch.testing.assert_close((selected[0], selected[2]), (full[0], full[2]))
+    own = model.encoder(**pad(SENTENCES), output_hidden_states=[0, 2]).hidden_states
+    assert [state is None for state in selected] == [state is None for state in own]
 
 
 @torch.no_grad()
@@ -292,9 +316,11 @@ def test_eager_attention_is_that_of_torch(dtype, left, masked):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("kind", ["transformer", "pretrained"])
 @pytest.mark.parametrize("left", [False, True])
-def test_attentions_match_the_positions_of_the_input_with_any_padding(left):
-    model = build("transformer").encoder
+def test_attentions_match_the_positions_of_the_input_with_any_padding(kind, left):
+    model = build(kind).encoder
+    model.set_attn_implementation("eager")
     batch = pad(SENTENCES, width=9, left=left)
     output = model(**batch, output_attentions=True, output_hidden_states=True)
     assert [tuple(weights.shape) for weights in output.attentions] == [(7, 2, 9, 9)] * 2
@@ -313,7 +339,8 @@ def test_attentions_match_the_positions_of_the_input_with_any_padding(left):
 
 def test_encoders_without_attention_refuse_output_attentions(kind):
     encoder = build(kind).encoder
-    if kind.startswith("transformer"):
+    if kind in ATTENTION:
+        encoder.set_attn_implementation("eager")
         assert encoder(**pad(SENTENCES), output_attentions=True).attentions
     else:
         with pytest.raises(ValueError, match=r"output_attentions: \w+ has no attention"):
@@ -346,6 +373,15 @@ def test_compiled_transformer_returns_hidden_states_and_attentions():
         compiled = torch.compile(model, backend="eager")(**batch, **options)
         torch.testing.assert_close(compiled.to_tuple(), model(**batch, **options).to_tuple(), rtol=0, atol=1e-6)
     torch.compiler.reset()
+
+
+def test_a_transformer_is_exported_with_named_dimensions():
+    model, names = build("transformer_residual").encoder, {0: Dim("batch"), 1: Dim("tokens")}
+    program = torch.export.export(
+        model, (), pad(SENTENCES, width=9), dynamic_shapes={"input_ids": names, "attention_mask": names}, strict=False
+    )
+    for batch in (pad(SENTENCES), pad(SENTENCES[2:3], width=2), pad(SENTENCES * 2, width=30, left=True)):
+        torch.testing.assert_close(pooled(program.module(), batch), pooled(model, batch), rtol=0, atol=1e-5)
 
 
 def test_sentence_groups_are_moved_to_a_layers_device():

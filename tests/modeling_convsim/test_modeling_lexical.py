@@ -22,7 +22,6 @@ def channel(size: int, vocab_size: int = 60) -> LexicalChannel:
     """A channel with random weights, in float64."""
     torch.manual_seed(0)
     module = LexicalChannel(vocab_size, size, pad_token_id=0)
-    module.codes.copy_(token_codes(vocab_size, size))
     module.weights.uniform_(0.5, 2)
     return module.double()
 
@@ -125,6 +124,16 @@ def test_training_and_a_share_of_zero_leave_the_channel_out(change):
     assert output.query_embeds is None
     torch.testing.assert_close(output.response_embeds, model.response_head(output.pooler_output))
     assert not list(model.lexical_channel.parameters())
+
+
+def test_weights_and_codes_are_defined_however_a_model_is_made():
+    model = build("dan_lexical")
+    with torch.device("meta"):
+        moved = type(model)(model.config)
+    assert all(buffer.is_meta for buffer in moved.lexical_channel.buffers())
+    moved.to_empty(device="cpu").init_weights()
+    for module in (LexicalChannel(60, 40, pad_token_id=0), moved.lexical_channel):
+        assert (module.weights == 1).all() and torch.equal(module.codes, token_codes(60, 40))
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers.base.modules import Module
 from torch import Tensor
 
-from modeling_convsim.modeling_lexical import LexicalChannel, token_codes
+from modeling_convsim.modeling_lexical import LexicalChannel
 
 
 class LexicalRoute(Module):
@@ -33,7 +33,6 @@ class LexicalRoute(Module):
         self.vocab_size, self.embedding_size, self.lexical_size = vocab_size, embedding_size, lexical_size
         self.lexical_share, self.pad_token_id = lexical_share, pad_token_id
         self.channel = LexicalChannel(vocab_size, lexical_size, pad_token_id)
-        self.channel.codes.copy_(token_codes(vocab_size, lexical_size))
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
         """Replaces `sentence_embedding` (batch, embedding_size) by (batch, embedding_size + lexical_size)."""

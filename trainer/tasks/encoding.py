@@ -36,7 +36,9 @@ def encode_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: in
     if mini_batch_size is None or rows <= mini_batch_size:
         return model(**batch)
     outputs = [checkpoint(partial(model, **part), use_reentrant=False) for part in _parts(batch, mini_batch_size)]
-    joined = {key: torch.cat([output[key] for output in outputs]) for key in outputs[0] if key != "response_scale"}
+    joined: dict[str, Any] = {
+        key: torch.cat([output[key] for output in outputs]) for key in outputs[0] if key != "response_scale"
+    }
     return ConvSimMultitaskOutput(**joined, response_scale=outputs[0].response_scale)
 
 
