@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +46,29 @@ def find_backbone(source: str) -> "Backbone | None":
     """
     folder = Path(installed_copy(source))
     if not folder.is_dir():
-        model_id, revision = parse_model_id(source)
         try:
-            config, _ = PreTrainedConfig.get_config_dict(model_id, revision=revision)
+            downloaded = _download_backbone(source)
         except OSError:
             return None
-        if config.get("model_type", "").startswith("convsim_"):
+        if downloaded is None:
             return None
-        try:
-            folder = download_model(model_id, revision)
-        except ValueError as error:
-            raise InputError(f"initialize_from: {source} cannot be loaded: {error}") from error
+        folder = downloaded
     backbone = Backbone(source, folder)
     config = backbone.read("config.json")
     return backbone if config and not str(config.get("model_type", "")).startswith("convsim_") else None
+
+
+@cache  # a run needs the backbone several times, and the Hub is asked once
+def _download_backbone(source: str) -> Path | None:
+    """Download a pretrained encoder of the Hub; None if it is a model of this project. Raises OSError without one."""
+    model_id, revision = parse_model_id(source)
+    config, _ = PreTrainedConfig.get_config_dict(model_id, revision=revision)
+    if config.get("model_type", "").startswith("convsim_"):
+        return None
+    try:
+        return download_model(model_id, revision)
+    except ValueError as error:
+        raise InputError(f"initialize_from: {source} cannot be loaded: {error}") from error
 
 
 @dataclass(frozen=True)

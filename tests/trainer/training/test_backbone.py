@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, PreTrainedConfig
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedForMultitask
@@ -17,6 +17,7 @@ from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, b
 from tests.trainer.tiny_backbone import save_backbone, sentence_transformer
 from trainer.command_line import build_arguments
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
+from trainer.training import backbone as backbones
 from trainer.training.backbone import Backbone, find_backbone
 from trainer.training.inputs import build_tokenizer
 from trainer.training.model import build_model, initial_prompts, validate_model
@@ -192,6 +193,23 @@ def test_a_pretrained_encoder_without_weights_is_refused():
 def test_models_of_this_project_are_no_backbones(tiny_tokenizer, tmp_path):
     assert find_backbone(str(save(build("dan"), tiny_tokenizer, tmp_path))) is None
     assert find_backbone("nowhere/at/all") is None
+
+
+def test_the_hub_is_asked_once_for_a_backbone_and_again_after_a_failure(tmp_path, monkeypatch):
+    save_backbone(tmp_path)
+    asked = []
+
+    def get_config(name, **options):
+        asked.append(name)
+        if len(asked) == 1:
+            raise OSError("no connection")
+        return {"model_type": "bert"}, {}
+
+    monkeypatch.setattr(PreTrainedConfig, "get_config_dict", get_config)
+    monkeypatch.setattr(backbones, "download_model", lambda *args: tmp_path)
+    assert find_backbone("owner/asked-once") is None
+    assert {find_backbone("owner/asked-once").folder for _ in range(3)} == {tmp_path}
+    assert asked == ["owner/asked-once"] * 2
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
