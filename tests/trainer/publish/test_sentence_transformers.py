@@ -12,7 +12,11 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
     util,
 )
-from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    CachedGISTEmbedLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+)
 from torch import nn
 from transformers import AutoModel
 
@@ -66,6 +70,25 @@ def test_our_loss_at_every_size_is_that_of_sentence_transformers(symmetric, tiny
 
 def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: weight.detach().clone() for name, weight in module.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["dan_input_network", "pretrained"])
+def test_without_its_router_a_model_trains_without_routes(kind, tiny_tokenizer, tmp_path):
+    model = SentenceTransformer(str(build_folder(build(kind), tiny_tokenizer, tmp_path)), device="cpu")
+    expected = model.encode(TEXTS)
+    del model[1]
+    model.save_pretrained(str(tmp_path / "plain"))
+    plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
+    for encode in (model.encode, plain.encode, plain.encode_query, plain.encode_document):
+        np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-6)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no",
+        disable_tqdm=True,
+    )  # fmt: skip
+    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
+    before, loss = weights_of(plain), CachedGISTEmbedLoss(plain, model)
+    SentenceTransformerTrainer(plain, arguments, train_dataset=pairs, loss=loss).train()
+    assert any((weight != before[name]).any() for name, weight in plain.named_parameters())
 
 
 @pytest.mark.parametrize("kind", KINDS)
