@@ -78,6 +78,7 @@ class ConvSimConfig(PreTrainedConfig):
             finite and 0 or more: see `modeling_convsim.encoding.context`. By default, earlier turns are ignored. Not in
             the paper.
         nli_hidden_size: Hidden units of the NLI classifier.
+        language: Languages that the model was trained on, as ISO 639 codes; none if they are not known.
         id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
             fine-tuned with other labels (`num_labels`).
         label2id: The same, from names to ids.
@@ -105,6 +106,7 @@ class ConvSimConfig(PreTrainedConfig):
     lexical_share: float | int = 0.0
     context_weights: list[float | int] = field(default_factory=list)
     nli_hidden_size: int = 512
+    language: list[str] = field(default_factory=list)
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Names the classes: NLI's, unless others or another number of them are given."""

@@ -3,6 +3,7 @@
 import logging
 import math
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
+from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
 from trainer.adapt.suggestions import Weights
 from trainer.arguments import Arguments
@@ -71,6 +73,7 @@ def adapt_to_chats(
     seconds: dict[str, float] = {}
     with _timed(seconds, "reading the logs"):
         report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
+        arguments.language = _check_language(str(arguments.initialize_from), output / "pairs") or arguments.language
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, arguments, report)
@@ -163,6 +166,15 @@ def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any
     results = {"chats": {"report": report}}
     write_results(output / "results.json", results)
     return results
+
+
+def _check_language(base: str, pairs: Path) -> list[str]:
+    """The language of the pairs, or else those of the base, which may be unknown; warns if both differ."""
+    language = find_language(datasets.concatenate_datasets(list(load_kind("pairs", str(pairs)).values())))
+    known = backbone.languages() if (backbone := find_backbone(base)) else load_initial_config(base).language
+    if warning := describe_mismatch(language, known, base):
+        print(f"warning: {warning}", file=sys.stderr)
+    return [language] if language else known
 
 
 def _open_base(arguments: Arguments) -> Encoder:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import metadata_load
 from huggingface_hub.errors import StrictDataclassError
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as Normalizers
@@ -139,6 +140,13 @@ class Backbone:
         limits = [tokenizer.model_max_length, getattr(self._backbone_config(), "max_position_embeddings", -1)]
         limit = settings.get("max_seq_length") or min(limit for limit in limits if limit > 0)
         return _mark_pairs(tokenizer, limit)
+
+    def languages(self) -> list[str]:
+        """Return the languages that the backbone's card names; [] if it has none."""
+        card = self.folder / "README.md"
+        languages = (metadata_load(card) or {}).get("language", []) if card.is_file() else []
+        named = [languages] if isinstance(languages, str) else list(languages)
+        return [] if "multilingual" in named else named
 
     def read(self, name: str) -> Any:
         """Return the content of a JSON file of the folder; {} if there is no such file."""

@@ -44,6 +44,7 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
         model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
         model = model_class(_new_config(arguments, model_class.config_class, len(tokenizer), **special))
+    model.config.language = list(arguments.language)
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
             f"the tokenizer has {len(tokenizer)} entries, but the model's vocab_size is {model.config.vocab_size}: use "

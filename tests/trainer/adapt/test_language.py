@@ -1,0 +1,109 @@
+"""Logs in other languages than the base's: they are recognized, the run says so, and other encoders adapt to them."""
+
+import csv
+import itertools
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import AutoConfig
+
+from data_scripts.chats.conversations import ConversationOptions
+from modeling_convsim.suggestion import ReplyIndex
+from tests.trainer.tiny_backbone import save_backbone
+from trainer.adapt import adaptation, cross_validation, start
+from trainer.adapt.chats import adapt_to_chats
+from trainer.adapt.language import MULTILINGUAL, describe_mismatch, find_language
+
+# Per language: a greeting, things, questions about them, and the answer to each question.
+LOGS = {
+    "es": (
+        ["Hola, buenas tardes.", "Buenos días a todos."],
+        ["la puerta", "el paquete", "la factura", "el teléfono", "la bicicleta"],
+        {
+            "¿Cuánto cuesta reparar {}?": "Reparar {} cuesta cuarenta euros con los impuestos.",
+            "¿Dónde puedo recoger {}?": "Puede recoger {} en nuestra tienda del centro.",
+            "¿Cuándo estará lista {}?": "Creo que {} estará lista el próximo martes.",
+        },
+    ),
+    "de": (
+        ["Guten Tag zusammen.", "Hallo, ich habe eine Frage."],
+        ["die Tür", "das Paket", "die Rechnung", "das Telefon", "das Fahrrad"],
+        {
+            "Wie viel kostet es, {} zu reparieren?": "Wir reparieren {} für vierzig Euro mit Steuer.",
+            "Wo kann ich {} abholen?": "Sie können {} in unserem Laden in der Stadt abholen.",
+            "Wann ist {} endlich fertig?": "Wahrscheinlich ist {} am nächsten Dienstag fertig.",
+        },
+    ),
+    "pt": (
+        ["Olá, boa tarde.", "Bom dia, preciso de uma informação."],
+        ["a porta", "a encomenda", "a fatura", "o telefone", "a bicicleta"],
+        {
+            "Quanto custa consertar {}?": "Consertar {} custa quarenta euros com os impostos.",
+            "Onde posso buscar {}?": "Você pode buscar {} na nossa loja do centro.",
+            "Quando vai ficar pronta {}?": "Acho que {} vai ficar pronta na próxima terça-feira.",
+        },
+    ),
+    "ja": (
+        ["こんにちは。", "おはようございます。"],
+        ["ドア", "荷物", "請求書", "電話", "自転車"],
+        {
+            "{}の修理はいくらですか。": "{}の修理は税込みで四千円です。",
+            "{}はどこで受け取れますか。": "{}は駅前の店で受け取れます。",
+            "{}はいつできますか。": "{}は来週の火曜日にできると思います。",
+        },
+    ),
+}
+
+
+def write_log(language: str, path: Path) -> list[tuple[str, str]]:
+    """500 messages, 250 questions and answers, as a table; returns the pairs."""
+    greetings, things, answers = LOGS[language]
+    asked = itertools.product(greetings, things, answers)
+    pairs = [(f"{hello} {question.format(it)}", answers[question].format(it)) for hello, it, question in asked]
+    pairs = (pairs * 9)[:250]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["ticket", "from", "text"])
+        for ticket, pair in enumerate(pairs):
+            writer.writerows([ticket, speaker, text] for speaker, text in zip("ab", pair, strict=True))
+    return pairs
+
+
+@pytest.mark.parametrize("language", LOGS)
+def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(language, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
+    monkeypatch.setattr(cross_validation, "FOLDS", 2)
+    monkeypatch.setattr(start, "SHARES", (0.0, 0.5))
+    pairs = write_log(language, Path("log.csv"))
+    split = BertPreTokenizer().pre_tokenize_str
+    words = [word.lower() for pair in pairs for text in pair for word, _ in split(text)]
+    backbone = save_backbone(tmp_path / "backbone", vocabulary=words)
+    (backbone / "README.md").write_text("---\nlanguage: multilingual\n---\n")
+    options = ConversationOptions(columns=["thread=ticket", "speaker=from"])
+    adapt_to_chats([Path("log.csv")], options, Path("run"), str(backbone))
+    assert "another language" not in capsys.readouterr().err
+    assert AutoConfig.from_pretrained("run/model").language == [language]
+    assert f"\nlanguage:\n- {language}\n" in Path("run/model/README.md").read_text(encoding="utf-8")
+    message, reply = pairs[0]
+    index = ReplyIndex.load("run/replies")
+    index.message_weight = 9.0  # as if that had been chosen: the answer to the same question
+    assert index.suggest(message, k=1, threshold=-9)[0].text == reply
+
+
+def test_the_language_is_that_of_most_parts_of_the_log():
+    greek, english = ["πού είναι το βιβλίο μου σήμερα"] * 60, ["where is my book today and who has it"] * 40
+    texts = [text for pair in zip(greek[:40], english, strict=True) for text in pair]
+    assert find_language(Dataset.from_dict({"input": greek, "response": greek})) == "el"
+    assert find_language(Dataset.from_dict({"input": english, "response": english})) == "en"
+    assert find_language(Dataset.from_dict({"input": ["12 €", "13:00"], "response": ["?", "14"]})) is None
+    assert find_language(Dataset.from_dict({"input": texts, "response": texts[::-1]})) in ("el", "en", None)
+
+
+def test_another_language_than_the_base_s_is_named_with_what_to_use():
+    warning = describe_mismatch("de", ["en", "fr"], "our/base")
+    assert warning and "(de)" in warning and "en, fr: our/base" in warning and f"--base {MULTILINGUAL}" in warning
+    assert describe_mismatch("fr", ["en", "fr"], "b") is describe_mismatch("de", [], "b") is None
+    assert describe_mismatch(None, ["en"], "b") is None
