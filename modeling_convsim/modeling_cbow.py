@@ -10,7 +10,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_base import ConvSimEncoder
+from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 

@@ -12,7 +12,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
+from .modeling_base import ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
+from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 

@@ -15,7 +15,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, copy_to
+from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, copy_to
+from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 SIDES = ("input", "query", "response")

@@ -21,7 +21,8 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.output_capturing import capture_outputs
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroLinear, divide_by_sqrt
+from .modeling_base import ConvSimEncoder, TokenWeights, ZeroLinear, divide_by_sqrt
+from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 from .modeling_layouts import FlatLayout, PaddedLayout, SentenceGroup, timing_signal
 

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel
+from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel
+from .modeling_config import ConvSimConfig
 from .modeling_heads import (
     ConvSimForMultitask,
     ConvSimForSequenceClassification,
@@ -28,7 +29,7 @@ __all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the enco
     "register_encoder",
 ]
 
-NO_ENCODERS = ("modeling_base", "modeling_heads", "modeling_layouts", "modeling_lexical")
+NO_ENCODERS = ("modeling_base", "modeling_config", "modeling_heads", "modeling_layouts", "modeling_lexical")
 ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
 
 MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])

@@ -15,7 +15,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
+from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
+from .modeling_config import ConvSimConfig
 from .modeling_lexical import LexicalChannel, token_codes
 
 

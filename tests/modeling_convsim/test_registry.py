@@ -16,7 +16,7 @@ from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 def test_every_modeling_file_is_registered():
     paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
-    names = {path.stem.removeprefix("modeling_") for path in paths} - {"base", "heads", "layouts", "lexical"}
+    names = {path.stem.removeprefix("modeling_") for path in paths} - {"base", "config", "heads", "layouts", "lexical"}
     assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
 
 
