@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ _UTF16 = ["utf_16_le", "utf_16_be"]
 _WESTERN = "cp1252"
 # The encodings of Windows and of East Asia: those of DOS and of old Macs are rare, and short texts resemble them.
 _ENCODINGS = [_WESTERN, *(f"cp125{number}" for number in (0, 1, 3, 4, 5, 6, 7)), "cp932", "gb18030", "big5", "euc_kr"]
+
+_ADDED = re.compile(r"__MACOSX/|(?:.*/)?\.[^/]*$")  # by macOS to a .zip
+_CHAT = re.compile(r"_chat\.txt|.*WhatsApp.*\.txt")
 
 
 class Sample:
@@ -60,7 +64,7 @@ class Sample:
 
     @cached_property
     def file(self) -> TextFile:
-        """The text file that the log is, or the only one at the top of a .zip; empty if there is none."""
+        """The text file that the log is, or the chat in a .zip (`_find_chat`); empty if there is none."""
         if self.form == ".zip":
             return self._zipped[1]
         return TextFile.read(self.path) if self.form else _no_text(self.path)
@@ -106,15 +110,19 @@ class Sample:
     def _zipped(self) -> tuple[list[str], TextFile]:
         try:
             with zipfile.ZipFile(self.path) as archive:
-                names = archive.namelist()
-                texts = [name for name in names if name.endswith(".txt") and "/" not in name]
+                names = [name for name in archive.namelist() if not _ADDED.match(name)]
         # zipfile raises NotImplementedError for a later version of the format, RuntimeError for an encrypted file.
         except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
             raise bad_zip(self.path, error) from error
-        is_one = len(texts) == 1
-        return names, TextFile.read(self.path, partial(_open_member, self.path, *texts)) if is_one else _no_text(
-            self.path
-        )
+        chat = _find_chat(names)
+        return names, TextFile.read(self.path, partial(_open_member, self.path, chat)) if chat else _no_text(self.path)
+
+
+def _find_chat(names: list[str]) -> str | None:
+    """The only text in a .zip, or the one that is named like WhatsApp's chats, beside texts that were sent."""
+    texts = [name for name in names if name.endswith(".txt")]
+    chats = [name for name in texts if _CHAT.fullmatch(name.rpartition("/")[2])] or texts
+    return chats[0] if len(chats) == 1 else None
 
 
 def _no_text(path: Path) -> TextFile:

@@ -1,34 +1,38 @@
-"""WhatsApp's text export of a chat (.txt, or the .zip that holds it), from Android or an iPhone, in any language.
+"""WhatsApp's text export of a chat (.txt, or the .zip that holds it), from a phone or a browser, in any language.
 
-Android writes `31/03/2026, 18:05 - Ann: Hello`, an iPhone `[31/03/2026, 18:05:09] Ann: Hello`, with the date of the
-phone's region. A line without such a beginning continues the message before it. What WhatsApp itself wrote is left out:
-lines without a sender, texts that begin with an invisible mark or are one expression in angle brackets, and messages
-that were deleted, if the export is in English.
+Android writes `31/03/2026, 18:05 - Ann: Hello`, an iPhone `[31/03/2026, 18:05:09] Ann: Hello`, or `31/03/2012 18:05:09:
+Ann: Hello` long ago, with the date of the phone's region. A line without such a beginning continues the message before
+it. What WhatsApp itself wrote is left out: lines without a sender, texts that begin with an invisible mark or are one
+expression in angle brackets, and the phrases of `notices`.
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.notices import MARKS, is_forwarded, notice_kind, without_marks
 from data_scripts.chats.sample import Sample
 from data_scripts.files.texts import BrokenLineError
 
-MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
+FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
 _HEADER = re.compile(
-    rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|(?P<android>\d.{{8,38}}?)\s[-–])\s(?P<rest>.*)", re.S
+    rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|"
+    r"(?P<android>\d.{8,38}?)(?:\s[-–]|(?:(?<=:\d\d:\d\d)|(?<=\d [ap]m)):))\s(?P<rest>.*)",
+    re.S | re.I,
 )
 # A name may have a nickname in quotation marks; a colon within them is in the text of a notice, such as a new subject.
 _SENDER = re.compile(r"((?:[^:\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?:\s(.*))?$", re.S)
 _ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system
-_ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # "This message was edited", or an attachment after its caption
-_DELETED = re.compile(r"(?:This message was deleted|You deleted this message)\.?$")
+_SECOND = re.compile(r"([^:\n]{1,40}):\s")  # of the parts of a name with a colon
+_ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # an attachment after its caption
 
 
 def _matches(sample: Sample) -> bool:
-    is_text = sample.form in (".txt", ".zip") and bool(sample.lines)
-    return is_text and _parse_header(sample.lines[0].lstrip(MARKS + " ")) is not None
+    first = sample.lines[:FIRST_LINES] if sample.form in (".txt", ".zip") else []
+    return any(_parse_header(line.lstrip(MARKS + " ")) for line in first)
 
 
 def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
@@ -41,8 +45,9 @@ def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
 
 def _read(log: ChatLog) -> Items:
     messages, dates = with_dates(_messages(log), lambda each: each[1][1][0], log.date_order, str(log.path))
+    names = _names_with_colons(log)
     try:
-        yield from log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
+        yield from log.parse_each(messages, lambda message: _parse_message(log, dates, names, *message))
     finally:  # also if only the first messages are read
         log.note_dates(dates)
 
@@ -64,7 +69,22 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], lis
         yield begins, message
 
 
-def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str], lines: list[str]) -> Message:
+def _names_with_colons(log: ChatLog) -> dict[str, str]:
+    """The first part of a name such as `Dr: Cid` -> its second part.
+
+    All messages of a sender begin with the second part, and there is more than one: `Dr` could also write to Cid.
+    """
+    seconds: dict[str, Counter[str]] = defaultdict(Counter)
+    for line in log.text.head.decode(log.text.encoding, "replace").splitlines():
+        if (header := _parse_header(line)) and (parts := _SENDER.match(header[1])):
+            second = _SECOND.match(parts[2] or "")
+            seconds[parts[1]][second[1] if second else ""] += 1
+    return {first: next(iter(counts)) for first, counts in seconds.items() if len(counts) == 1 < counts.total()}
+
+
+def _parse_message(
+    log: ChatLog, dates: Dates, names: dict[str, str], number: int, date: re.Match[str], lines: list[str]
+) -> Message:
     content = "\n".join(lines)
     try:
         time = dates.parse_numbers(date).timestamp()
@@ -73,14 +93,26 @@ def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str],
     parts = _SENDER.match(content)
     if not parts:
         raise LeftOutError("notice")
-    sender, text = parts[1].strip(MARKS + "~\u202f\xa0 "), parts[2] or ""
-    text = _ATTACHED.sub("", _ADDED.sub("", text), count=1) if _ATTACHED.match(text) else _ADDED.sub("", text)
+    sender, text = parts[1], parts[2] or ""
+    if second := names.get(sender):
+        sender, text = f"{sender}: {second}", text.removeprefix(f"{second}: ")
+    text = _written(text)
+    sender = sender.strip(MARKS + "~\u202f\xa0 ")
+    return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
+
+
+def _written(text: str) -> str:
+    """What the sender wrote; raises LeftOutError if it is WhatsApp's or somebody else's."""
+    text = _ADDED.sub("", without_marks(text))
+    text = _ATTACHED.sub("", text, count=1) if _ATTACHED.match(text) else text
     if text.startswith("\u200e") or not text.strip(MARKS + " \n") or text == "null":
         raise LeftOutError("notice or media")
-    if _DELETED.fullmatch(text.strip(MARKS + " ")):
-        raise LeftOutError("deleted")
     text = text.strip(MARKS + " \n")
-    return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
+    if is_forwarded(text):
+        raise LeftOutError("forwarded")
+    if kind := notice_kind(text):
+        raise LeftOutError(kind)
+    return text
 
 
 FORMATS = (Format("WhatsApp", _read, _matches),)

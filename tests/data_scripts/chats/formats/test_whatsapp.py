@@ -60,13 +60,16 @@ def test_an_export_of_android_is_read_without_what_whatsapp_wrote(tmp_path, endi
     assert log.detected == {"format": "WhatsApp", "dates": "DMY"} and not log.broken.counts
 
 
-@pytest.mark.parametrize("name", ["_chat.txt", "_chat.txt.gz", "chat.zip"])
+@pytest.mark.parametrize("name", ["_chat.txt", "_chat.txt.gz", "chat.zip", "folder.zip"])
 def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
     path = tmp_path / name
     if name.endswith(".zip"):
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("_chat.txt", IPHONE)
-            archive.writestr("00000012-PHOTO.jpg", b"")
+            folder = "WhatsApp Chat - Ben/" if name == "folder.zip" else ""
+            archive.writestr(f"{folder}_chat.txt", IPHONE)
+            archive.writestr(f"{folder}00000012-PHOTO.jpg", b"")
+            archive.writestr(f"{folder}00000013-notes.txt", b"sent in the chat")
+            archive.writestr(f"__MACOSX/{folder}._chat.txt", b"\0")
     elif name.endswith(".gz"):
         import gzip
 
@@ -130,6 +133,15 @@ def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_p
         ("IMG-1.jpg (file attached)\nnotes.txt (a draft)\n", "notes.txt (a draft)"),  # the caption is kept
         ("\u200fThis message was deleted.\u202c ", None),
         ("You deleted this message too late", "You deleted this message too late"),
+        ("This message was deleted by mistake, admin", "This message was deleted by mistake, admin"),
+        ("Warum wurde diese Nachricht gelöscht?", "Warum wurde diese Nachricht gelöscht?"),
+        ("this is it <This message was edited>", "this is it"),
+        ("so ist es \u200e<Diese Nachricht wurde bearbeitet>", "so ist es"),
+        ("así es <Se editó este mensaje.>", "así es"),
+        ("вот <Это сообщение изменено>", "вот"),
+        ("our garden \u200eimage omitted", "our garden"),
+        ("<image omitted> our garden", "our garden"),
+        ("a <b> c", "a <b> c"),
     ],
 )
 def test_what_whatsapp_wrote_is_told_from_what_was_said(tmp_path, text, expected):
@@ -152,3 +164,84 @@ def test_a_name_may_have_quotation_marks_and_a_notice_a_colon_between_them(tmp_p
     items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - {line}"))
     assert [(item.speaker, item.text) for item in items] == ([expected] if expected else [])
     assert log.left_out == ({} if expected else {"notice": 1})
+
+
+DELETED = """
+This message was deleted.|You deleted this message.|This message was deleted by admin Ann Fox|Se eliminó este mensaje.
+Eliminaste este mensaje.|Un admin., Lucía, eliminó este mensaje.|Mensagem apagada|Essa mensagem foi apagada
+Você apagou esta mensagem|Diese Nachricht wurde gelöscht.|Du hast diese Nachricht gelöscht.
+Diese Nachricht wurde von Admin Max gelöscht.|Ce message a été supprimé|Vous avez supprimé ce message
+Questo messaggio è stato eliminato|Hai eliminato questo messaggio
+Questo messaggio è stato eliminato dall'amministratore Luca|Dit bericht is verwijderd|Je hebt dit bericht verwijderd
+Данное сообщение удалено|Вы удалили данное сообщение|Данное сообщение удалено админом (Иван).|Bu mesaj silindi
+Bu mesajı sildiniz|تم حذف هذه الرسالة|لقد حذَفت هذه الرسالة|यह मैसेज डिलीट कर दिया गया है।|आपने यह मैसेज डिलीट किया
+Pesan ini telah dihapus|Anda menghapus pesan ini|このメッセージは削除されました。|このメッセージを削除しました
+这条消息已被删除。|您已删除这条消息|此訊息已刪除|管理员张伟已删除这条消息。
+Ta wiadomość została usunięta|이 메시지는 삭제되었습니다
+"""
+CALLS = """
+Missed voice call|Missed video call. Tap to call back|Missed voice call at 18:05|Llamada perdida|Videollamada perdida
+Chamada de voz perdida|Verpasster Sprachanruf|Verpasster Videoanruf|Appel vocal manqué|Chiamata vocale persa
+Gemiste spraakoproep|Пропущенный аудиозвонок|Cevapsız sesli arama|مكالمة صوتية فائتة|मिस्ड वॉइस कॉल
+Panggilan suara tak terjawab|音声通話不在着信|未接语音通话|Nieodebrane połączenie
+"""
+MEDIA = """
+image omitted|voice message omitted|imagen omitida|áudio ocultado|Bild weggelassen|image absente|immagine omessa
+afbeelding weggelaten|изображение отсутствует|görüntü dahil edilmedi|لم يتم إدراج الصورة|फ़ोटो हटाई गई
+gambar tidak disertakan|画像は含まれていません|照片已忽略|圖片已略去|obraz pominięty
+Standort: https://maps.google.com/?q=52.5,13.4|live location shared
+"""
+WAITING = """
+Waiting for this message. This may take a while.|Esperando este mensaje. Esto puede tomar tiempo.|Aguardando mensagem…
+Warten auf diese Nachricht. Dies kann etwas dauern.|En attente de ce message. Vérifiez votre téléphone.
+Ожидание данного сообщения. Это может занять некоторое время.
+"""
+POLL = "POLL:\nWhen?\nOPTION: at six (1 vote)\nOPTION: at ten: sharp (2 votes)|"
+POLL += "UMFRAGE:\nWann?\n\u200eOPTION: um: 6 (1 Stimme)\n\u200eOPTION: um 10 (0 Stimmen)"
+FORWARDED = "[Forwarded] so it is|[Weitergeleitet] so ist es|[Reenviado muchas veces] así es"
+
+
+@pytest.mark.parametrize(
+    ("kind", "notices"),
+    [
+        ("deleted", DELETED),
+        ("call", CALLS),
+        ("media", MEDIA),
+        ("waiting for the message", WAITING),
+        ("poll", POLL),
+        ("forwarded", FORWARDED),
+    ],
+)
+def test_notices_are_left_out_in_every_language(tmp_path, kind, notices):
+    given = notices.strip().split("|") if kind == "poll" else notices.strip().replace("\n", "|").split("|")
+    lines = [f"13.03.26, 18:05 - {name}: {notice}" for notice in given for name in ("Ann", "Ben")]
+    items, log = read(write(tmp_path / "c.txt", "\n".join([*lines, "13.03.26, 18:06 - Ann: Hi"])))
+    assert [item.text for item in items] == ["Hi"] and log.left_out == {kind: 2 * len(given)}
+
+
+def test_an_old_export_of_an_iphone_is_read(tmp_path):
+    lines = ["13/03/2012 17:03:48: Ann: Is it: open?", "or not", "13/03/2012 17:04:02: Ben: <image omitted>",
+             "3/14/12 5:03:49 PM: Ben: Yes", "13/03/2012 17:05: Ann is late"]  # fmt: skip
+    items, _ = read(write(tmp_path / "c.txt", "\n".join(lines[:3])))
+    assert [(item.speaker, item.text) for item in items] == [("Ann", "Is it: open?\nor not")]
+    assert items[0].time == datetime(2012, 3, 13, 17, 3, 48, tzinfo=UTC).timestamp()
+    items, _ = read(write(tmp_path / "d.txt", "\n".join(lines[3:])))
+    assert [(item.speaker, item.text) for item in items] == [("Ben", "Yes\n13/03/2012 17:05: Ann is late")]
+
+
+def test_an_export_of_a_browser_begins_with_a_notice(tmp_path):
+    lines = ["Messages and calls are end-to-end encrypted.", "[3/13/26, 6:05:09 PM] - Ann added Cid",
+             "[3/13/26, 6:05:10 PM] You: Hi"]  # fmt: skip
+    items, log = read(write(tmp_path / "c.txt", "\n".join(lines)))
+    assert [(item.speaker, item.text) for item in items] == [("You", "Hi")]
+    assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message": 1}
+
+
+def test_a_name_may_have_a_colon_if_all_its_messages_show_it(tmp_path):
+    said = ["Dr: Cid: I have one.", "Ben: Note: it is open", "Ben: Note: bring a key", "Ben: so", "Dr: Cid: A: no",
+            "Eva: Ben: yours?"]  # fmt: skip
+    items, _ = read(write(tmp_path / "c.txt", "\n".join(f"13.03.26, 18:05 - {line}" for line in said)))
+    assert [(item.speaker, item.text) for item in items] == [
+        ("Dr: Cid", "I have one."), ("Ben", "Note: it is open"), ("Ben", "Note: bring a key"), ("Ben", "so"),
+        ("Dr: Cid", "A: no"), ("Eva", "Ben: yours?"),
+    ]  # fmt: skip
