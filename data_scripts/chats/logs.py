@@ -182,8 +182,9 @@ def check_log(log: ChatLog) -> None:
             return
         if sample.form != ".log":
             raise InputError(
-                f"{path}: neither a Slack export, which contains users.json or channels.json, nor WhatsApp's .zip, "
-                "which contains one .txt; name the files in it instead"
+                f"{path}: neither a Slack export, which contains users.json, channels.json or files such as "
+                "general/2024-01-31.json, nor WhatsApp's .zip, which contains one chat as .txt; name the files in it "
+                "instead"
             )
     if remedy := _REMEDIES.get(path.suffix.lower()):
         raise InputError(f"{path}: {remedy}")

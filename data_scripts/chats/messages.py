@@ -131,6 +131,17 @@ class ChatLog:
             self.broken.add(error.args[0], location, error.args[1])
         return None
 
+    def objects(self, location: str, value: Any, name: str) -> list[tuple[str, Record]]:
+        """The objects in the list `name`, with their locations; another value or element is counted."""
+        if not isinstance(value, list):
+            self.broken.add("wrong type", location, f"{name} should be a list of objects")
+            return []
+        found = list(numbered(location, value))
+        for where, element in found:
+            if not isinstance(element, dict):
+                self.broken.add("wrong type", where, f"expected an object, found {type(element).__name__}")
+        return [(where, element) for where, element in found if isinstance(element, dict)]
+
     def parse_each(self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message]) -> Items:
         """The messages of values with their locations; see `attempt`."""
         for location, value in located:
@@ -196,13 +207,6 @@ def object_field(values: Any, name: str) -> Record:
     value = values.get(name) if isinstance(values, dict) else None
     if not isinstance(value, dict):
         raise wrong_type(name, "an object", value)
-    return value
-
-
-def list_of_objects(value: Any, name: str) -> list[Record]:
-    """A value that must be a list of objects; raises BrokenLineError if it is not."""
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise BrokenLineError("wrong type", f"{name} should be a list of objects")
     return value
 
 

@@ -68,7 +68,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
     columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
     for column in columns:
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
-        messages = [message for value in lists for message in value]
+        messages = [message for value in lists for message in value if message is not None]
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_RECORDS]
         if not _is_named(column, MESSAGES):
             is_list = column == LISTS
@@ -163,9 +163,13 @@ def message_rows(records: Records, messages: Messages) -> Records:
 
     def rows_of(location: str, record: Record, broken: BrokenLines) -> Rows:
         listed = look_up(record, column)
-        if not isinstance(listed, list) or not all(isinstance(message, kind) for message in listed):
+        if not isinstance(listed, list) or not all(isinstance(message, kind | None) for message in listed):
             broken.add("wrong type", location, f"{column} should be a list of {expected}")
             return
+        for number, message in enumerate(listed, start=1):
+            if message is None:
+                broken.add("wrong type", f"{location}, {column} {number}", "expected a message, found null")
+        listed = [message for message in listed if message is not None]
         thread = name_of_content(listed)
         named = [
             {role: look_up(message, field) for role, field in roles.items()} or {"text": message} for message in listed
@@ -219,5 +223,7 @@ def _lists(record: Record, kinds: type | tuple[type, ...], prefix: str = "") -> 
     for name, value in record.items():
         if isinstance(value, dict):
             yield from _lists(value, kinds, f"{prefix}{name}.")
-        elif isinstance(value, list) and value and all(isinstance(each, kinds) for each in value):
-            yield prefix + name
+        elif isinstance(value, list):
+            found = [each for each in value if each is not None]
+            if found and all(isinstance(each, kinds) for each in found):
+                yield prefix + name

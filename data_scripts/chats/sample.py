@@ -57,9 +57,10 @@ class Sample:
 
     @cached_property
     def members(self) -> list[str]:
-        """The names in a folder, or in a .zip; none of other files."""
+        """The paths in a folder and in those within it, or in a .zip; none of other files."""
         if self.path.is_dir():
-            return [member.name for member in self.path.iterdir()]
+            found = (member for pattern in ("*", "*/*", "*/*/*") for member in self.path.glob(pattern))
+            return [member.relative_to(self.path).as_posix() for member in found]
         return self._zipped[0] if self.form == ".zip" else []
 
     @cached_property

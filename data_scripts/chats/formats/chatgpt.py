@@ -10,7 +10,7 @@ from typing import Any
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.formats.roles import SILENT_ROLES, content_text, speaker_of_role
-from data_scripts.chats.messages import ChatLog, Items, Message, label, required_text
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, label, required_text
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 
@@ -23,11 +23,9 @@ def _read(log: ChatLog) -> Items:
             continue
         conversation, parents, messages = parsed
         texts = {}
-        for node, (left_out, role, text) in messages.items():
-            if left_out:
-                log.leave_out(left_out)
-            else:
-                texts[node] = role, text
+        for node, message in messages.items():
+            if found := log.attempt(location, _parse_message, message):
+                texts[node] = found
         if not conversation:  # named after its content, so that the name does not depend on the other records
             conversation = hashlib.sha256(json.dumps(sorted(texts.items())).encode()).hexdigest()[:16]
         for node, (answered, role, text) in _join_runs(parents, texts).items():
@@ -36,32 +34,32 @@ def _read(log: ChatLog) -> Items:
             yield location, Message(f"{conversation}/{node}", parent, thread, role, None, text, log.name, None)
 
 
-def _parse_tree(record: Record) -> tuple[str, dict[str, str], dict[str, tuple[str, str, str]]]:
+def _parse_tree(record: Record) -> tuple[str, dict[str, str], dict[str, Any]]:
     """The id of a conversation or "", node -> its parent or "", and node -> its message if it has one."""
     conversation = next(filter(None, (label(record, name) for name in ID_FIELDS)), "")
     nodes = record.get("mapping")
-    if not isinstance(nodes, dict) or not all(isinstance(node, dict) for node in nodes.values()):
+    if not isinstance(nodes, dict) or not all(isinstance(node, dict | None) for node in nodes.values()):
         raise BrokenLineError("wrong type", "mapping should be an object of objects")
+    nodes = {name: node for name, node in nodes.items() if node}
     messages = {name: node["message"] for name, node in nodes.items() if node.get("message") is not None}
-    parents = {name: label(node, "parent") for name, node in nodes.items()}
-    return conversation, parents, {name: _parse_message(message) for name, message in messages.items()}
+    return conversation, {name: label(node, "parent") for name, node in nodes.items()}, messages
 
 
-def _parse_message(message: Any) -> tuple[str, str, str]:
-    """Why a message is left out (or ""), its role, its text."""
+def _parse_message(message: Any) -> tuple[str, str]:
+    """The role and the text of a message; raises LeftOutError if it is not shown."""
     parts = [message.get(key) or {} for key in ("author", "content", "metadata")] if isinstance(message, dict) else []
     if not parts or not all(isinstance(part, dict) for part in parts):
         raise BrokenLineError("wrong type", "message, author, content and metadata should be objects")
     author, content, metadata = parts
     role = required_text(author, "role")
     if role in SILENT_ROLES:
-        return f"role {role}", role, ""
+        raise LeftOutError(f"role {role}")
     if message.get("recipient", "all") != "all":
-        return "to a tool", role, ""
+        raise LeftOutError("to a tool")
     kind = content.get("content_type", "text")
     if metadata.get("is_visually_hidden_from_conversation") or kind not in ("text", "multimodal_text"):
-        return "hidden or no text", role, ""
-    return "", speaker_of_role(role), content_text(content.get("parts")) or ""
+        raise LeftOutError("hidden or no text")
+    return speaker_of_role(role), content_text(content.get("parts")) or ""
 
 
 def _join_runs(parents: dict[str, str], texts: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str, str]]:

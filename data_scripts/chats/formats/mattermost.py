@@ -10,7 +10,6 @@ from data_scripts.chats.messages import (
     LeftOutError,
     Message,
     label,
-    list_of_objects,
     object_field,
     required_label,
     seconds,
@@ -41,7 +40,7 @@ def _read(log: ChatLog) -> Items:
                 yield location, root
                 thread = _Thread(channel, f"{channel}/{root.id}", root.id, math.inf)
             thread.gap = math.inf
-            for reply in log.attempt(location, list_of_objects, post.get("replies") or [], "replies") or []:
+            for _, reply in log.objects(location, post.get("replies") or [], "replies"):
                 if message := log.attempt(location, _message, log, reply, thread):
                     thread.parent = None  # further replies answer the one before them
                     yield location, message

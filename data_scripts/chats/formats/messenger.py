@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, label, list_of_objects, numbered, seconds
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, label, seconds
 from data_scripts.files.records import Record
 
 
@@ -39,8 +39,8 @@ _NOTICE = re.compile(  # if the account's language is English
 
 def _read(log: ChatLog, fields: _Fields) -> Items:
     for chat, (location, record) in enumerate(log.records.rows({"messages"}, log.broken), start=1):
-        listed = log.attempt(location, list_of_objects, record.get("messages"), "messages") or []
-        messages = list(numbered(location, enumerate(listed, start=1)))
+        listed = log.objects(location, record.get("messages"), "messages")
+        messages = [(where, (number, message)) for number, (where, message) in enumerate(listed, start=1)]
         parse = partial(_parse_message, log, chat, fields)
         yield from log.parse_each(messages if fields.is_encrypted else reversed(messages), parse)
 

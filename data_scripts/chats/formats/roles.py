@@ -1,9 +1,11 @@
-"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI), `conversations` (ShareGPT) and
-`contents` (Gemini).
+"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI), `conversations` (ShareGPT),
+`contents` (Gemini) and `chat_messages` (Claude's export).
 
 Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
+import json
+import re
 from functools import partial
 from typing import Any
 
@@ -12,7 +14,6 @@ from data_scripts.chats.messages import (
     ChatLog,
     Items,
     Message,
-    list_of_objects,
     name_of_content,
     required_text,
     wrong_type,
@@ -23,19 +24,29 @@ NAME = "messages with roles"
 SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}
 
 
-def _read(log: ChatLog, key: str, role_key: str, text_key: str) -> Items:
+# What ChatGPT adds to a text: annotations and citations between private characters, and the citations of old versions.
+_ANNOTATION = re.compile(r"\ue200(entity|url|link_title)\ue202([^\ue200-\ue202]*)[^\ue200\ue201]*\ue201")
+_CITATIONS = re.compile(
+    r"[ \t]*(?:(?:\ue200[^\ue200\ue201]*\ue201|【\d[^【】]*†[^【】]*】|"
+    r":contentReference\[oaicite:\d+\]\{index=\d+\})[ \t]*)+"
+)
+_PRIVATE = re.compile("[\ue200-\ue206]")
+
+
+def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> Items:
     """The messages of each record, whose field `key` is a list of messages with a role and a content.
 
     A conversation is named after its content, so that its name does not depend on the other records of the file; of
     equal conversations, the first is used.
     """
 
-    def parse(record: Record) -> list[tuple[str, str | None]]:
-        messages = list_of_objects(record.get(key), key)
-        return [(required_text(message, role_key), content_text(message.get(text_key))) for message in messages]
+    def parse(message: Record) -> tuple[str, str | None]:
+        texts = [content_text(message.get(name)) for name in text_keys]
+        return required_text(message, role_key), next(filter(None, texts), texts[0])
 
     for location, record in log.records.rows({key}, log.broken):
-        messages = log.attempt(location, parse, record) or []
+        parsed = [log.attempt(where, parse, each) for where, each in log.objects(location, record.get(key), key)]
+        messages = [message for message in parsed if message]
         name = name_of_content(messages)
         for position, (role, text) in enumerate(messages):
             if role in SILENT_ROLES:
@@ -54,25 +65,47 @@ def speaker_of_role(role: str) -> str:
 
 def content_text(value: Any) -> str | None:
     """The text of a message's content, which is a text or a list of parts, some of them texts."""
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, list):
+    if value is None:
+        return None
+    if not isinstance(value, str | list):
         raise wrong_type("content", "a text or a list of parts", value)
-    texts = (part.get("text") if isinstance(part, dict) else part for part in value)
-    return "\n".join(text for text in texts if isinstance(text, str))
+    parts = value if isinstance(value, list) else [value]
+    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    return "\n".join(_without_markers(text) for text in texts if isinstance(text, str))
+
+
+def _without_markers(text: str) -> str:
+    """A text without citations; of an annotation, such as the name of a place, what is shown stays."""
+
+    def space(match: re.Match[str]) -> str:
+        is_end = text[match.end() : match.end() + 1] in ("", *".,;:!?)\n\r")
+        return " " if not is_end and any(each in " \t" for each in (match[0][0], match[0][-1])) else ""
+
+    text = _ANNOTATION.sub(_shown, text)
+    return _PRIVATE.sub("", _CITATIONS.sub(space, text))
+
+
+def _shown(annotation: re.Match[str]) -> str:
+    kind, content = annotation.groups()
+    try:
+        values = json.loads(content) if kind == "entity" else None  # such as ["place", "Lima", 0]
+    except ValueError:
+        values = None
+    return str(values[1]) if isinstance(values, list) and len(values) > 1 else content
 
 
 FORMATS = tuple(
     Format(
         NAME,
-        partial(_read, key=key, role_key=role, text_key=text),
+        partial(_read, key=key, role_key=role, text_keys=texts),
         fields=(key,),
         message_fields=fields,
         has_pauses=False,
     )
-    for key, role, text, fields in (
-        ("messages", "role", "content", ("role",)),
-        ("conversations", "from", "value", ("from", "value")),
-        ("contents", "role", "parts", ("role", "parts")),
+    for key, role, texts, fields in (
+        ("messages", "role", ("content",), ("role",)),
+        ("conversations", "from", ("value",), ("from", "value")),
+        ("contents", "role", ("parts",), ("role", "parts")),
+        ("chat_messages", "sender", ("content", "text"), ("sender",)),
     )
 )

@@ -5,8 +5,10 @@ import lzma
 import re
 import zipfile
 import zlib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -17,8 +19,6 @@ from data_scripts.chats.messages import (
     LeftOutError,
     Message,
     label,
-    list_of_objects,
-    numbered,
     required_label,
     required_text,
     seconds,
@@ -31,11 +31,22 @@ SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of
 USERS_FILE = "users.json"
 MAX_FILE_BYTES = 1 << 28  # of a file, which holds the messages of a day
 CHANNEL_FILES = ("channels.json", "groups.json", "dms.json", "mpims.json")
+_DAY = re.compile(r"((?:.*/)?)[^/]+/\d{4}-\d\d-\d\d\.json")
+_LIST = re.compile(rf"((?:.*/)?)(?:{'|'.join(map(re.escape, (USERS_FILE, *CHANNEL_FILES)))})")
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
 
+def _find_root(names: Iterable[str]) -> str | None:
+    """The folder of an export, such as "team/", or "" if it is not within another; None if there is none, or several.
+
+    It has the lists of users or channels, or folders with a file for each day.
+    """
+    roots = {match[1] for name in names if (match := _LIST.fullmatch(name) or _DAY.fullmatch(name))}
+    return roots.pop() if len(roots) == 1 else None
+
+
 def _matches(sample: Sample) -> bool:
-    return not {USERS_FILE, *CHANNEL_FILES}.isdisjoint(sample.members)
+    return _find_root(sample.members) is not None
 
 
 def _read(log: ChatLog) -> Items:
@@ -44,7 +55,10 @@ def _read(log: ChatLog) -> Items:
     The messages of a thread, including its first message, are a thread without pauses; the other messages of a channel
     are another one.
     """
-    root = log.path if log.path.is_dir() else zipfile.Path(log.path)
+    assert log.sample
+    inner = _find_root(log.sample.members)
+    root: Path | zipfile.Path = log.path if log.path.is_dir() else zipfile.Path(log.path)
+    root = root / inner if inner else root
     users = _names(root, (USERS_FILE,), log)
     channels = _names(root, CHANNEL_FILES, log)
     days = sorted(
@@ -55,7 +69,7 @@ def _read(log: ChatLog) -> Items:
         if not day_name.endswith(".json"):
             log.leave_out("files that are not .json")
             continue
-        messages = numbered(f"{log.path}/{folder_name}/{day_name}", _read_list(day, log))
+        messages = log.objects(f"{log.path}/{inner}{folder_name}/{day_name}", _read_list(day, log), "a day")
         source = f"{log.name}/{folder_name}"
         yield from log.parse_each(messages, partial(_parse_message, source, log.channel_gap, users, channels))
 
@@ -64,8 +78,8 @@ def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> d
     """Id -> name of the users or channels in some files."""
     names = dict[str, str]()
     for file in files:
-        for number, entry in enumerate(_read_list(root / file, log), start=1):
-            if named := log.attempt(f"{log.path}/{file}: entry {number}", _name, entry):
+        for location, entry in log.objects(f"{log.path}/{file}", _read_list(root / file, log), "the file"):
+            if named := log.attempt(location, _name, entry):
                 names |= named
     return names
 
@@ -74,8 +88,8 @@ def _name(entry: Record) -> dict[str, str]:
     return {label(entry, "id"): label(entry, "name")}
 
 
-def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
-    """The objects in a file of the export; none if the file does not exist or is broken, which is counted."""
+def _read_list(file: Path | zipfile.Path, log: ChatLog) -> Any:
+    """The list in a file of the export; an empty one if the file does not exist or is broken, which is counted."""
     if not file.exists():
         return []
     try:
@@ -83,7 +97,7 @@ def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise BrokenLineError("file that is too large", f"the limit is {MAX_FILE_BYTES >> 20} MiB")
-        return list_of_objects(json.loads(content), file.name)
+        return json.loads(content)
     # zipfile raises a RuntimeError for an encrypted file, and a subclass of it for an unknown compression.
     except (ValueError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         log.broken.add("file that is not JSON", str(file), str(error))

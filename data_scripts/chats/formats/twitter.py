@@ -12,7 +12,6 @@ from data_scripts.chats.messages import (
     LeftOutError,
     Message,
     label,
-    list_of_objects,
     object_field,
     required_label,
     required_text,
@@ -28,16 +27,10 @@ _BEGINNING = re.compile(rb"\s*window\.YTD\.direct_messages?(?:_group)?\.part\d+\
 def _read(log: ChatLog) -> Items:
     for number, element in enumerate(_elements(log), start=1):
         location = f"{log.path}: conversation {number}"
-        if conversation := log.attempt(location, _parse_conversation, element):
-            name, messages = conversation
-            located = [(f"{location}, message {position}", each) for position, each in enumerate(messages, start=1)]
+        conversation = log.attempt(location, object_field, element, "dmConversation") or {}
+        if conversation and (name := log.attempt(location, required_label, conversation, "conversationId")):
+            located = log.objects(location, conversation.get("messages"), "messages")
             yield from log.parse_each(reversed(located), partial(_parse_message, log, name))
-
-
-def _parse_conversation(element: Any) -> tuple[str, list[Record]]:
-    conversation = object_field(element, "dmConversation")
-    name = required_label(conversation, "conversationId")
-    return name, list_of_objects(conversation.get("messages"), "messages")
 
 
 def _parse_message(log: ChatLog, conversation: str, message: Record) -> Message:

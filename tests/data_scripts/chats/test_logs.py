@@ -131,6 +131,48 @@ def test_sharegpt_conversations(tmp_path):
     assert chats.left_out == {"role tool": 1}
 
 
+def test_claudes_texts_are_in_their_parts(tmp_path):
+    parts = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Until eight."}, None]
+    asked = {"uuid": "a", "sender": "human", "text": "Until when?", "content": [], "created_at": "2026-03-01T10:00:00Z"}
+    answers = [
+        {"uuid": "b", "sender": "assistant", "text": "", "content": parts},
+        {"uuid": "c", "sender": "human", "text": "Thanks"},
+    ]
+    chat = {"uuid": "x", "name": "", "account": {"uuid": "y"}, "chat_messages": [asked, None, *answers]}
+    chats = log(write(tmp_path / "conversations.json", [chat]))
+    assert [(message.speaker, message.text) for message in read(chats)] == [
+        ("human", "Until when?"), ("assistant", "Until eight."), ("human", "Thanks"),
+    ]  # fmt: skip
+    assert chats.broken.counts == {"wrong type": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "It is open until eight. \ue200cite\ue202turn0search3\ue202turn1view0\ue201 Ask "
+            '\ue200entity\ue202["people","Ann",0]\ue201 for a key\ue200cite\ue202turn0search4\ue201.',
+            "It is open until eight. Ask Ann for a key.",
+        ),
+        (
+            "See \ue200url\ue202our page\ue202turn0search0\ue201 \ue200navlist\ue202News\ue202turn0\ue201.",
+            "See our page.",
+        ),
+        ("Open 【4†source】 until eight 【12:3†hours.pdf†L1-L2】.", "Open until eight."),
+        ("Open \ue200cite\ue202a\ue201 \ue200cite\ue202b\ue201.", "Open."),
+        ("Open :contentReference[oaicite:0]{index=0}\nso", "Open\nso"),
+        ("\ue200entity\ue202Ann\ue201 has \ue203 it \ue200cite\ue201", "Ann has  it"),
+        ("【注意】 9 † a", "【注意】 9 † a"),
+    ],
+)
+def test_chatgpts_citations_are_removed_and_what_annotations_show_stays(tmp_path, text, shown):
+    mapping = {"a": node(None, "user", "When?"), "b": node("a", "assistant", text)}
+    tree = read(log(write(tmp_path / "conversations.json", [{"id": "1", "mapping": mapping}])))
+    messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": text}]
+    listed = read(log(write(tmp_path / "c.jsonl", {"messages": messages})))
+    assert [message.text for message in (tree[1], listed[1])] == [shown, shown]
+
+
 def node(parent: str | None, role: str | None, text: str = "", **more: object) -> dict:
     content = {"content_type": more.pop("content_type", "text"), "parts": [text]}
     message = {"author": {"role": role}, "content": content, "recipient": "all", "metadata": {}, **more}
@@ -219,6 +261,24 @@ def slack_export(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(("folder", "names"), [("team export/", True), ("", False), ("team export/", False)])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_slack_export_may_be_in_a_folder_and_lack_its_lists(tmp_path, folder, names, zipped):
+    path = slack_export(tmp_path / "team" / folder)
+    for file in path.glob("*.json") if not names else ():
+        file.unlink()
+    path = tmp_path / "team"
+    if zipped:
+        with zipfile.ZipFile(tmp_path / "team.zip", "w") as archive:
+            archive.writestr("__MACOSX/team/._users.json", b"")
+            for file in sorted(path.rglob("*.json")):
+                archive.write(file, file.relative_to(path))
+        path = tmp_path / "team.zip"
+    messages = read(log(path))
+    assert {message.speaker for message in messages} == ({"ann", "ben"} if names else {"U1", "U2"})
+    assert {message.source for message in messages} == {"team/birds"} and len(messages) == 3
+
+
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path, zipped):
     path = slack_export(tmp_path / "team")
@@ -289,12 +349,13 @@ def bytes_of(path: Path, content: bytes) -> Path:
                 {"messages": [{"role": "user", "content": "d"}]},
                 {"messages": "d"},
                 {"messages": [{"content": "d"}]},
-                {"messages": [{"role": "user", "content": 4}]},
+                {"messages": [None, {"role": "user", "content": 4}]},
             ),
             [
                 "c.jsonl:2: wrong type (messages should be a list of objects)",
-                "c.jsonl:3: wrong type (role should be a text, found NoneType)",
-                "c.jsonl:4: wrong type (content should be a text or a list of parts, found int)",
+                "c.jsonl:3: message 1: wrong type (role should be a text, found NoneType)",
+                "c.jsonl:4: message 1: wrong type (expected an object, found NoneType)",
+                "c.jsonl:4: message 2: wrong type (content should be a text or a list of parts, found int)",
             ],
         ),
         (
@@ -323,12 +384,13 @@ def bytes_of(path: Path, content: bytes) -> Path:
             lambda at: write(
                 at / "c.json",
                 [
-                    {"mapping": {"a": node(None, "user", "d")}},
+                    {"mapping": {"a": node(None, "user", "d"), "b": None, "c": {"message": {"author": None}}}},
                     {"mapping": {"a": {"message": 3}}},
                     {"mapping": {"a": {"parent": ["b"]}}},
                 ],
             ),
             [
+                "c.json: record 1: wrong type (role should be a text, found NoneType)",
                 "c.json: record 2: wrong type (message, author, content and metadata should be objects)",
                 "c.json: record 3: wrong type (parent should be a text or a number, found list)",
             ],
@@ -349,9 +411,13 @@ def bytes_of(path: Path, content: bytes) -> Path:
         ),
         (
             lambda at: write(
-                slack_export(at / "c") / "birds" / "2024-01-01.json", [{"type": "message", "user": "U1", "text": "d"}]
+                slack_export(at / "c") / "birds" / "2024-01-01.json",
+                [{"type": "message", "user": "U1", "text": "d"}, None],
             ).parents[1],
-            ["birds/2024-01-01.json: message 1: missing field (ts)"],
+            [
+                "birds/2024-01-01.json: message 1: missing field (ts)",
+                "birds/2024-01-01.json: message 2: wrong type (expected an object, found NoneType)",
+            ],
         ),
     ],
 )

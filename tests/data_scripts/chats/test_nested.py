@@ -232,6 +232,15 @@ def test_a_description_that_is_also_the_first_message_is_read_once(tmp_path):
     assert [item.text for item in items] == ["question 1", "answer 1", "question 2", "answer 2"]
 
 
+def test_a_message_that_is_null_is_counted_and_the_others_are_read(tmp_path):
+    record = ticket(1)
+    items, log = read(tmp_path / "c.jsonl", [record | {"comments": [None, *record["comments"]]}, ticket(2)])
+    assert [item.text for item in items] == ["question 1", "answer 1", "question 2", "answer 2"]
+    assert log.broken.examples[0].endswith("comments 1: wrong type (expected a message, found null)")
+    items, log = read(tmp_path / "d.jsonl", [{"dialog": ["a b", None, "c d"]}, {"dialog": ["e f", "g h"]}])
+    assert [item.text for item in items] == ["a b", "c d", "e f", "g h"] and log.broken.counts == {"wrong type": 1}
+
+
 @pytest.mark.parametrize("name", ["chat_messages", "ticketComments", "all_chat_messages", "Turns"])
 def test_the_name_of_the_list_may_end_with_the_usual_one(tmp_path, name):
     items, _ = read(tmp_path / "c.jsonl", [{name: ticket(1)["comments"]}])

@@ -70,7 +70,7 @@ def test_what_nobody_wrote_and_broken_messages_are_counted(tmp_path):
     assert [item.text for item in items] == ["a"]
     assert log.left_out == {"joinConversation": 1, "no text": 1, "empty object": 1, "no name": 1}
     assert log.broken.counts == {"wrong type": 3, "event without a text": 1, "wrong time": 1, "missing field": 2}
-    assert any("d.js: conversation 1, message 4: event without a text" in each for each in log.broken.examples)
+    assert any("d.js: conversation 1: message 4: event without a text" in each for each in log.broken.examples)
 
 
 def test_a_damaged_archive_is_refused(tmp_path):
