@@ -53,14 +53,16 @@ def _parse_message(message: Any, thread: str, source: str, log: ChatLog) -> Mess
         raise LeftOutError("bot")
     if message.get("type") not in MESSAGE_TYPES:
         raise LeftOutError(f"type {message.get('type')}")
-    # In a message of another type, the reference is the message that was forwarded.
-    reply = message["type"] == "Reply" and message.get("reference")
-    parent = label(object_field(message, "reference"), "messageId") if reply else None
+    is_reply, reference = message["type"] == "Reply", message.get("reference") or {}
+    if message.get("forwardedMessage") or (reference and not is_reply):
+        raise LeftOutError("forwarded")
+    # A reply answers its reference, also if that has been deleted, and not the message before it.
+    parent = (label(reference, "messageId") or "deleted") if is_reply else None
     number = label(author, "discriminator").strip("0")  # before 2023, names were unique only with it
     speaker = required_label(author, "name") + (f"#{number}" if number else "")
     time = seconds(message.get("timestamp"))
     text = required_text(message, "content")
-    return Message(required_label(message, "id"), parent or None, thread, speaker, time, text, source, log.channel_gap)
+    return Message(required_label(message, "id"), parent, thread, speaker, time, text, source, log.channel_gap)
 
 
 FORMATS = (Format("Discord", _read, fields=FIELDS, streamed="messages"),)

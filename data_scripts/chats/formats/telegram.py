@@ -1,5 +1,9 @@
-"""Telegram Desktop's JSON (result.json): one chat, or all of a user; a reply names the message that it answers."""
+"""Telegram Desktop's JSON (result.json): one chat, or all of a user; a reply names the message that it answers.
 
+That message may be in another chat, whose id follows the kind of the chat in `reply_to_peer_id`, such as "channel99".
+"""
+
+import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -58,9 +62,10 @@ def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
 def _parse_message(log: ChatLog, thread: str, message: Any) -> Message:
     text = _text(message)
     number, answered = required_label(message, "id"), label(message, "reply_to_message_id")
+    chat = re.sub(r"\D", "", label(message, "reply_to_peer_id")) or thread
     return Message(
         id=f"{thread}/{number}",
-        parent=f"{thread}/{answered}" if answered else None,
+        parent=f"{chat}/{answered}" if answered else None,
         thread=f"{log.name}/{thread}",
         speaker=label(message, "from") or label(message, "from_id") or None,
         time=seconds(message.get("date_unixtime") or message.get("date")),
@@ -78,6 +83,8 @@ def _text(message: Any) -> str:
         raise LeftOutError(f"type {message.get('type')}")
     if message.get("via_bot"):
         raise LeftOutError("bot")
+    if "forwarded_from" in message or "forwarded_from_id" in message:  # null if that account was deleted
+        raise LeftOutError("forwarded")
     text = message.get("text")
     if isinstance(text, list):
         parts = (part.get("text") if isinstance(part, dict) else part for part in text)

@@ -222,6 +222,8 @@ def test_a_discord_export_is_a_channel_with_replies(tmp_path, indent):
         discord(3, "beep", author={"name": "helper", "isBot": True}),
         discord(4, "yes", type="Reply", reference={"messageId": "1"}, author={"name": "old", "discriminator": "0042"}),
         discord(5, "from elsewhere", reference={"messageId": "77", "guildId": "8"}),
+        discord(6, "", reference={"messageId": "78"}, forwardedMessage={"content": "from elsewhere, too"}),
+        discord(7, "to a deleted one", type="Reply", reference=None),
     ]
     export = {"guild": {"name": "Birds"}, "channel": {"id": "c1", "name": "herons"}, "messages": messages}
     path = tmp_path / "birds.json"
@@ -231,9 +233,9 @@ def test_a_discord_export_is_a_channel_with_replies(tmp_path, indent):
     assert read(channel) == [
         Message("1", None, "c1", "ann", start + 60, "anyone here?", source, CHANNEL_GAP),
         Message("4", "1", "c1", "old#42", start + 240, "yes", source, CHANNEL_GAP),
-        Message("5", None, "c1", "ann", start + 300, "from elsewhere", source, CHANNEL_GAP),
+        Message("7", "deleted", "c1", "ann", start + 420, "to a deleted one", source, CHANNEL_GAP),
     ]
-    assert channel.left_out == {"type GuildMemberJoin": 1, "bot": 1}
+    assert channel.left_out == {"type GuildMemberJoin": 1, "bot": 1, "forwarded": 2}
 
 
 def slack_export(folder: Path) -> Path:

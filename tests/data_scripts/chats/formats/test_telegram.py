@@ -60,6 +60,26 @@ def test_all_chats_of_a_user_are_read(tmp_path, indent, before):
     ]
 
 
+def test_a_reply_to_a_message_of_another_chat_is_not_joined_to_the_same_number(tmp_path):
+    chats = [
+        chat(
+            7,
+            message(5, "Where do we park?"),
+            message(6, "Behind the barn.", "Ben"),
+            message(7, "The invoice is 40 euros.", "Cid", reply_to_message_id=5, reply_to_peer_id="channel99"),
+            message(8, "[a picture]", "Cid", forwarded_from=None, forwarded_from_id="user5"),
+            message(9, "So it is said.", "Cid", forwarded_from="Eva"),
+            message(10, "To the one elsewhere.", "Cid", reply_to_message_id=3, reply_to_peer_id="user12"),
+        ),
+        chat(12, message(3, "Which one?")),
+    ]
+    items, log = read(tmp_path / "result.json", {"about": "", "chats": {"about": "", "list": chats}})
+    assert [(item.id, item.parent) for item in items] == [
+        ("7/5", None), ("7/6", None), ("7/7", "99/5"), ("7/10", "12/3"), ("12/3", None),
+    ]  # fmt: skip
+    assert log.left_out == {"forwarded": 2}
+
+
 @pytest.mark.parametrize("name", ["result.json", "result.jsonl"])
 @pytest.mark.parametrize("wrap", [dict, lambda one: {"about": "…", "chats": {"about": "…", "list": [one]}}])
 def test_a_stated_pause_ends_a_conversation(tmp_path, name, wrap):

@@ -1,0 +1,109 @@
+"""Element's JSON export of a room of Matrix: a list of events, among them edits, reactions and redactions.
+
+An edit replaces the text of the event that it names. A reply names the event that it answers, and may begin with a
+quotation of it.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    object_field,
+    required_label,
+    required_text,
+    seconds,
+)
+from data_scripts.chats.sample import Sample
+from data_scripts.files.records import Record, read_records
+
+LIST, MESSAGE = "messages", "m.room.message"
+TEXTS = ("m.text", "m.emote")
+_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:room_name|messages)"')
+_QUOTATION = re.compile(r"(?:> ?[^\n]*\n)+\n?")
+_EVENT = re.compile(rb'"origin_server_ts"\s*:')
+
+
+def _matches(sample: Sample) -> bool:
+    return sample.form == ".json" and bool(_BEGINNING.match(sample.file.head) and _EVENT.search(sample.file.head))
+
+
+def _read(log: ChatLog) -> Items:
+    for location, record in read_records(log.path, log.text, streamed=[(LIST, frozenset())]).rows({LIST}, log.broken):
+        listed = record.get(LIST)
+        # In memory, because an edit comes after what it replaces.
+        events = log.objects(location, list(listed) if isinstance(listed, Iterable) else listed, LIST)
+        room = _Room(log.name, log.channel_gap, [event for _, event in events])
+        yield from log.parse_each(events, room.parse)
+
+
+class _Room:
+    """Parses the events of a room in their order."""
+
+    def __init__(self, name: str, gap: float, events: list[Record]) -> None:
+        self.name, self.gap = name, gap
+        self.redacted = {str(each.get("redacts") or _dict(each, "content").get("redacts")) for each in events}
+        self.edits: dict[tuple[Any, Any], Any] = {}  # (event, its sender) -> its last content
+        for event in sorted(events, key=_sent):
+            if (content := _dict(event, "content")) and _relation(event).get("rel_type") == "m.replace":
+                key = _relation(event).get("event_id"), event.get("sender")
+                if event.get("event_id") not in self.redacted:
+                    self.edits[key] = content.get("m.new_content")
+        self.answered: set[str] = set()  # first events of threads that have an answer
+
+    def parse(self, event: Record) -> Message:
+        if (kind := label(event, "type")) != MESSAGE:
+            raise LeftOutError(f"type {kind}")
+        name, sender = required_label(event, "event_id"), label(event, "sender")
+        content, relation = object_field(event, "content"), _relation(event)
+        if relation.get("rel_type") == "m.replace":
+            raise LeftOutError("edit")
+        if not content or name in self.redacted:
+            raise LeftOutError("deleted")
+        bundled = _dict(_dict(_dict(event, "unsigned"), "m.relations"), "m.replace")
+        edit = self.edits.get((name, event.get("sender"))) or _dict(bundled, "content").get("m.new_content")
+        reply = label(_dict(relation, "m.in_reply_to"), "event_id")
+        text = _text(edit if isinstance(edit, dict) else content, bool(reply))
+        root = label(relation, "event_id") if relation.get("rel_type") == "m.thread" else ""
+        if root and (not reply or relation.get("is_falling_back")):  # it answers the message before it in the thread
+            reply = "" if root in self.answered else root
+            self.answered.add(root)
+        time = seconds(event.get("origin_server_ts"))
+        thread, gap = (f"{self.name}/{root}", math.inf) if root else (self.name, self.gap)
+        return Message(name, reply or None, thread, sender or None, time, text, self.name, gap)
+
+
+def _text(content: Record, is_reply: bool) -> str:
+    if (kind := label(content, "msgtype")) not in TEXTS:
+        raise LeftOutError("bot" if kind == "m.notice" else f"type {kind}")
+    text = required_text(content, "body")
+    text = _QUOTATION.sub("", text, count=1) if is_reply and _QUOTATION.match(text) else text
+    if not text.strip():
+        raise LeftOutError("no text")
+    return text
+
+
+def _sent(event: Record) -> float:
+    sent = event.get("origin_server_ts")
+    return sent if isinstance(sent, int | float) else 0
+
+
+def _relation(event: Record) -> Record:
+    """What relates an event to another one: an edit, a thread or a reply."""
+    return _dict(_dict(event, "content"), "m.relates_to")
+
+
+def _dict(values: Record, name: str) -> Record:
+    """A field that is an object; an empty one if it is missing or something else."""
+    value = values.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+FORMATS = (Format("Matrix (Element)", _read, _matches),)
