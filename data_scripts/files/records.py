@@ -24,6 +24,7 @@ from data_scripts.files.datasets import HubDataset
 from data_scripts.files.documents import JsonReader, NotJsonError
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
+from data_scripts.files.storage import check_unchanged, file_state
 from data_scripts.files.texts import (
     CONVERT,
     UNPACK,
@@ -294,6 +295,8 @@ def _parquet(path: Path) -> Records:
 
     from data_scripts.files.parquet import UNREADABLE
 
+    state = file_state(path)
+
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         columns, row = [name for name in names if name in needed], 0
         try:
@@ -307,6 +310,7 @@ def _parquet(path: Path) -> Records:
                     bar.update(len(batch))
         except UNREADABLE as error:
             raise InputError(f"{path}: not readable after {row:,} rows ({error}); download it again") from error
+        check_unchanged(path, state)
 
     try:
         with pq.ParquetFile(path) as file:
@@ -479,6 +483,7 @@ def _object_parts(text: TextFile, streamed: Streamed) -> Iterator[Any]:
 
 def _tar_values(path: Path, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
     """The values on the lines of every .json or .jsonl file in a tar archive."""
+    state = file_state(path)
     try:
         with tarfile.open(path, "r|*") as archive, tqdm(delay=1, unit="file", desc=path.name) as bar:
             for member in archive:
@@ -492,3 +497,4 @@ def _tar_values(path: Path, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
                     yield from _values_of_lines(numbered_lines(file, f"{path}/{member.name}"), broken)
     except (tarfile.TarError, EOFError, *UNREADABLE) as error:
         raise InputError(f"{path}: not readable to its end as a tar archive ({error}); download it again") from error
+    check_unchanged(path, state)

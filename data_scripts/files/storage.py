@@ -117,6 +117,30 @@ def open_stream(file: Path) -> io.BufferedReader:
     return cast(io.BufferedReader, file.open("rb"))
 
 
+State = tuple[int, int] | None
+
+
+def file_state(file: Path) -> State:
+    """The size and time of a file on a disk; None for others, such as pipes."""
+    if is_url(file) or not file.is_file():
+        return None
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def check_unchanged(file: Path, before: State) -> None:
+    """Check that a file still has the state that it had before it was read.
+
+    Raises:
+        InputError: it has another one, so that only a part of it may have been read.
+    """
+    if before is not None and file_state(file) != before:
+        raise InputError(
+            f"{file}: changed while it was read; wait until the program that writes it has finished, and run the "
+            "command again"
+        )
+
+
 def upload(file: Path, target: Path) -> None:
     """Copy a complete local file to a URL, under a temporary name first where the storage can rename files.
 

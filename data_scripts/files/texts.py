@@ -25,7 +25,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.storage import open_stream
+from data_scripts.files.storage import State, check_unchanged, file_state, open_stream
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -194,6 +194,7 @@ class TextFile:
         head: the first `HEAD_BYTES` of them; fewer if the file is damaged there, which is reported when it is read.
         is_whole: whether `head` is the whole file, which need not be opened again.
         encoding: as Python spells it.
+        state: of the file before its beginning was read; None if it was not read, or is not on a disk.
     """
 
     path: Path
@@ -201,11 +202,12 @@ class TextFile:
     head: bytes = b""
     is_whole: bool = False
     encoding: str = UTF8
+    state: State = None
 
     @classmethod
     def read(cls, path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]] | None = None) -> TextFile:
         """Open a file for its beginning."""
-        opened = opened or partial(_unpacked, path)
+        opened, state = opened or partial(_unpacked, path), file_state(path)
         head, is_whole = bytearray(), False
         try:
             with opened() as stream:
@@ -215,15 +217,17 @@ class TextFile:
                     is_whole = not part
         except (EOFError, RuntimeError, *UNREADABLE):
             pass
-        return cls(path, opened, bytes(head), is_whole)
+        return cls(path, opened, bytes(head), is_whole, state=state)
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
         """The content as UTF-8, without a byte order mark.
 
         Raises:
-            InputError: the file cannot be read to its end, or is UTF-16 and `encoding` is not.
+            InputError: the file cannot be read to its end, changes while it is read, or is UTF-16 and `encoding` is
+                not.
         """
+        state = self.state or file_state(self.path)
         try:
             with nullcontext(io.BytesIO(self.head)) if self.is_whole else self.opened() as raw:
                 converted: Any = raw if self.encoding == UTF8 else _Transcoder(raw, self.encoding)
@@ -233,6 +237,7 @@ class TextFile:
                 if stream.peek(3).startswith(codecs.BOM_UTF8):
                     stream.read(3)
                 yield stream
+            check_unchanged(self.path, state)
         except EOFError as error:
             unpack = f"{UNPACK.get(self.path.suffix, '')} {self.path.name} > {self.path.stem}.part"
             raise InputError(

@@ -1,13 +1,19 @@
 """Records that Python cannot parse, lines without an end, and damaged members of an archive."""
 
+import io
 import json
+import tarfile
 import zipfile
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.files import texts
 from data_scripts.files.errors import InputError
-from data_scripts.files.texts import read_lines
+from data_scripts.files.records import read_records
+from data_scripts.files.texts import BrokenLines, read_lines
 from tests.data_scripts.chats.reading import read_items
 
 
@@ -25,6 +31,64 @@ def test_a_long_line_is_refused_before_it_is_complete(tmp_path, monkeypatch):
     path.write_bytes(b"{}\n" + b"0" * (1 << 23) + b"\n{}\n")
     with pytest.raises(InputError, match=r"long.jsonl:2: a line of more than 2 MiB, which is the limit"):
         list(read_lines(path, (".jsonl",)))
+
+
+LONG, COUNT = "a" * 1_000, 3_000  # more than is read at a time
+
+
+def write_pairs(path: Path) -> None:
+    pair = json.dumps({"input": LONG, "response": "b"})
+    lines = "\n".join([pair] * COUNT)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"input": [LONG] * COUNT, "response": ["b"] * COUNT}), path)
+    elif path.suffix == ".tar":
+        with tarfile.open(path, "w") as archive:
+            member = tarfile.TarInfo("a.jsonl")
+            member.size = len(lines)
+            archive.addfile(member, io.BytesIO(lines.encode()))
+    else:
+        tables = {".csv": f"input,response\n{LONG},b" + f"\n{LONG},b" * COUNT, ".json": f"[{','.join([pair] * COUNT)}]"}
+        path.write_text(tables.get(path.suffix, lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "change", "message"),
+    [
+        (".csv", "truncated", "changed while it was read"),
+        (".csv", "appended", "changed while it was read"),
+        (".csv", "replaced", "changed while it was read"),
+        (".jsonl", "truncated", "changed while it was read"),
+        (".json", "truncated", "not JSON, after .* complete records"),
+        (".parquet", "truncated", "changed while it was read|not readable"),
+        (".parquet", "appended", "changed while it was read"),
+        (".tar", "truncated", "changed while it was read|not readable"),
+    ],
+)
+def test_an_input_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, suffix, change, message):
+    monkeypatch.setattr(texts, "HEAD_BYTES", 1 << 10)
+    path = tmp_path / f"chats{suffix}"
+    write_pairs(path)
+    rows, content = read_records(path).rows({"input", "response"}, BrokenLines()), path.read_bytes()
+    next(rows)
+    end = content.rindex(b"\n", 0, -1) if suffix == ".csv" else len(content) - 10_000
+    changed = {"truncated": content[:end], "appended": content * 2, "replaced": content[: len(content) // 2]}[change]
+    if change == "replaced":
+        (tmp_path / "new").write_bytes(changed)
+        (tmp_path / "new").replace(path)
+    else:
+        path.write_bytes(changed)
+    with pytest.raises(InputError, match=rf"chats{suffix}: (?:{message})"):
+        list(rows)
+
+
+def test_a_short_input_that_grows_after_its_format_was_recognized_is_refused(tmp_path):
+    path = tmp_path / "chats.csv"
+    path.write_text("input,response\na,b\nc,d\n", encoding="utf-8")
+    rows = read_records(path).rows({"input", "response"}, BrokenLines())
+    with path.open("a", encoding="utf-8") as file:
+        file.write("e,f\n")
+    with pytest.raises(InputError, match=r"chats.csv: changed while it was read; wait until the program"):
+        list(rows)
 
 
 @pytest.mark.parametrize("change", ["encrypted", "damaged"])
