@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from data_scripts.files.errors import USER_ERRORS, InputError, refuse_url, user_message
 
+UTF8_LOCALE = "set another one, such as LC_ALL=C.UTF-8, or PYTHONUTF8=1"
+
 
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser that follows the project's conventions.
@@ -31,7 +33,13 @@ class ArgumentParser(argparse.ArgumentParser):
         """Parses the options this parser knows; returns the namespace and the words left over."""
         words = list(sys.argv[1:] if args is None else args)
         if not_utf8 := next((word for word in words if re.search("[\ud800-\udfff]", word)), None):
-            self.error(f"the argument {not_utf8!a} is not UTF-8, which libraries expect of paths; rename the file")
+            encoding = sys.getfilesystemencoding()
+            self.error(
+                f"the argument {not_utf8!a} is not UTF-8, which libraries expect of paths; rename the file"
+                if encoding == "utf-8"
+                else f"the argument {not_utf8!a} has letters that the encoding of this locale, {encoding}, lacks; "
+                f"{UTF8_LOCALE}"
+            )
         end = words.index("--") if "--" in words else len(words)
         return super().parse_known_args([*map(with_underscores, words[:end]), *words[end:]], namespace)
 
@@ -58,6 +66,8 @@ class ArgumentParser(argparse.ArgumentParser):
 def run_stoppable(run: Callable[[], int]) -> int:
     """Call a function that returns an exit code; a user error gives one line and the code 2.
 
+    So do a working folder that was deleted, and a text that the encoding of the locale cannot print.
+
     SIGINT and SIGTERM stop it with one line and the code 128 + signal.
 
     What it was writing is removed as after an error, and worker processes end. A second signal ends it at once.
@@ -76,9 +86,12 @@ def run_stoppable(run: Callable[[], int]) -> int:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        _check_working_folder()
         return run()
     except BaseException as error:  # some libraries raise an exception of their own when they are interrupted
         if not received:
+            if isinstance(error, UnicodeEncodeError) and error.encoding.lower() not in ("utf-8", "utf8"):
+                error = InputError(f"the output's encoding, {error.encoding}, lacks some letters; {UTF8_LOCALE}")
             if not isinstance(error, USER_ERRORS):
                 raise
             print(f"error: {user_message(error)}", file=sys.stderr)
@@ -89,6 +102,13 @@ def run_stoppable(run: Callable[[], int]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _check_working_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise InputError("the working folder was deleted; change to one that exists") from error
 
 
 def disk_path(text: str) -> Path:

@@ -49,6 +49,28 @@ def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys):
         run_stoppable(lambda: (_ for _ in ()).throw(RuntimeError("other")))
 
 
+def test_a_deleted_working_folder_is_named_as_the_cause(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    os.chdir("gone")
+    (tmp_path / "gone").rmdir()
+    assert run_stoppable(lambda: 0) == 2
+    assert capsys.readouterr().err == "error: the working folder was deleted; change to one that exists\n"
+
+
+def test_a_locale_without_letters_is_named_as_the_cause(tmp_path):
+    (tmp_path / "c.csv").write_text("input,response\nWo ist das Café?,Dort.\n", encoding="utf-8")
+    environment = os.environ | {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}
+    for name, expected in (
+        ("c.csv", b"error: the output's encoding, ascii, lacks"),
+        ("é.csv", b"locale, ascii, lacks"),
+    ):
+        words = [sys.executable, "-m", "data_scripts", "inspect", str(tmp_path / name)]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, env=environment)
+        assert done.returncode == 2 and expected in done.stderr and b"LC_ALL=C.UTF-8" in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
 def test_worker_processes_end_with_the_command():
     context = multiprocessing.get_context("fork")
     is_running = context.Event()
