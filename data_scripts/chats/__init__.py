@@ -10,6 +10,7 @@ export -> `Sample` -> `Format` or table -> messages -> turns -> pairs
   nested, cells  conversations within a record, and in the cells of a table, as records of a table
   messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out; fields of programs' records
   turns          joins messages to turns, finds the turn that each one answers and who answers
+  links          says why replies name messages that are not there
   threads        names threads for pairs that have none
   conversations  `prepare_conversations`: logs to a dataset of pairs
 """

@@ -99,8 +99,9 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         InputError: an option is invalid, a log cannot be read, or no pair is left.
     """
     # Imported here, so that --help does not wait for them.
+    from data_scripts.chats.links import explain_lost_links
     from data_scripts.pairs.dataset import write_pairs
-    from data_scripts.pairs.engines import connect
+    from data_scripts.pairs.engines import connect, read_parquet
 
     filters = read_filters(options)
     check_context(options.context)
@@ -117,6 +118,11 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
             )
         report = _start_report(files, logs, options, filters)
         pairs = join_logs(stored, database, scratch, filters, report, options.repliers, options.context)
+        lost = explain_lost_links(read_parquet(database, [scratch / MESSAGES_FILE]), report) if stored[0] else None
+        if lost and not (report["kept turns"][PAIR] or stored[1]):
+            raise InputError(f"no pair is left to write: {lost}")
+        if lost:
+            print(f"warning: {lost}", file=sys.stderr)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
@@ -289,6 +295,7 @@ def _message_pairs(
     import ibis
 
     from data_scripts.chats.automatic import leave_out_automatic
+    from data_scripts.chats.links import LOST
     from data_scripts.chats.turns import check_repliers, divide_threads, make_turns, thread_names
     from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
     from data_scripts.pairs.engines import materialize
@@ -317,7 +324,7 @@ def _message_pairs(
         joined = joined.left_join(answered, joined.answers == answered.second)
     losses = {
         "answer to nothing": joined.answers.isnull() & ~joined.lost,
-        "message answered is not there": joined.lost,
+        LOST: joined.lost,
         "answer to the same speaker": (joined.answers == joined.turn)
         | (joined.speaker == joined.input_speaker).fill_null(False),
         "message answered was removed": joined.input_rule != KEPT,

@@ -132,8 +132,9 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
     Returns the repliers, if they are clear, are not stated, and no column has the sides.
     """
     # Imported here, so that --help does not wait for it.
+    from data_scripts.chats.links import explain_lost_links
     from data_scripts.chats.turns import find_repliers
-    from data_scripts.pairs.engines import connect
+    from data_scripts.pairs.engines import connect, read_parquet
 
     report: Report = {}
     with tempfile.TemporaryDirectory() as name:
@@ -142,6 +143,9 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
             stored = store_logs([log], filters, scratch, MESSAGES)
             gaps = pq.read_table(scratch / MESSAGES_FILE, columns=["gap"])["gap"].to_pylist()
             table = join_logs(stored, database, scratch, filters, report, stated, context)
+            lost = None
+            if stored[0] and sum(stored) < MESSAGES:  # else, messages that are not there may follow
+                lost = explain_lost_links(read_parquet(database, [scratch / MESSAGES_FILE]), report)
             columns = [name for name in table.columns if name != "context"]
             table = table.group_by(columns).agg(context=table.context.min())
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
@@ -157,6 +161,8 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
     )
     if not pairs:
         print(format_table(report))
+    if lost:
+        print(f"warning: {lost}")
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
     if context and pairs:

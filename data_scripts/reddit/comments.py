@@ -32,6 +32,7 @@ from data_scripts.reddit.dumps import (
     DumpParser,
     comment_schema,
     holds_submissions,
+    parent_names,
     text_names,
 )
 
@@ -39,7 +40,7 @@ MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB
 REPEATING = ["link_id", "author", "subreddit"]  # columns with repeated values, which get dictionaries
 HUB_BATCH = 10_000  # rows of a dataset on the Hub that are converted together
-FORMAT = 4  # raised when what is read from a dump changes, so that existing files of comments are regenerated
+FORMAT = 5  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
 def write_comments(
@@ -221,7 +222,7 @@ def _write_dataset(dataset: HubDataset, output: Path, filters: Filters, fingerpr
         for split, rows in dataset.stream(names).items():
             read = 0
             with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=output.stem) as bar:
-                for batch in rows.select_columns(names).with_format("arrow").iter(HUB_BATCH):
+                for batch in map(_name_parents, rows.select_columns(names).with_format("arrow").iter(HUB_BATCH)):
                     complete = batch.drop_null()
                     if len(complete) < len(batch):
                         for row, name in _empty_fields(batch):
@@ -236,6 +237,14 @@ def _write_dataset(dataset: HubDataset, output: Path, filters: Filters, fingerpr
             raise InputError(f"{dataset.source}: contains no {'submission' if submissions else 'comment'}")
         _note_origin(writer, fingerprint, broken)
     return broken
+
+
+def _name_parents(batch: pa.Table) -> pa.Table:
+    """Comments whose parents have the names of `parent_names`, if they are numbers."""
+    if "parent_id" not in batch.column_names or not pa.types.is_integer(batch["parent_id"].type):
+        return batch
+    names = parent_names(*(batch[name].to_pylist() for name in ("parent_id", "link_id")))
+    return batch.set_column(batch.column_names.index("parent_id"), "parent_id", pa.array(names, pa.string()))
 
 
 def _empty_fields(table: pa.Table) -> Iterator[tuple[int, str]]:

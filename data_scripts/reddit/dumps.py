@@ -24,7 +24,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # since 1970
 
 class _Comment(msgspec.Struct, gc=False):
     id: str
-    parent_id: str
+    parent_id: str | int | None
     link_id: str
     author: str
     body: str
@@ -48,6 +48,18 @@ def comment_schema(filters: Filters) -> pa.Schema:
 def holds_submissions(dump: Path) -> bool:
     """Whether the name of a dump is that of submissions: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
     return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
+
+
+def parent_names(parents: list[Any], links: list[str]) -> list[str]:
+    """Ids such as `t1_c0b2xyz` of what comments reply to, as Reddit names it.
+
+    Pushshift's API of 2022 writes the number that `c0b2xyz` is in base 36, and null for a reply to the submission.
+    """
+    pairs = zip(parents, links, strict=True)
+    return [
+        parent if isinstance(parent, str) else link if parent is None else f"t1_{np.base_repr(parent, 36).lower()}"
+        for parent, link in pairs
+    ]
 
 
 def text_names(submissions: bool) -> tuple[str, ...]:
@@ -105,9 +117,10 @@ class DumpParser:
                 broken.add(_kind(error), location, str(error))
 
     def _columns(self, rows: list[Any]) -> Columns:
-        texts = {
-            name: pa.array(list(map(attrgetter(name), rows)), pa.string()) for name in text_names(self.submissions)
-        }
+        values = {name: list(map(attrgetter(name), rows)) for name in text_names(self.submissions)}
+        if not self.submissions and not all(isinstance(parent, str) for parent in values["parent_id"]):
+            values["parent_id"] = parent_names(values["parent_id"], values["link_id"])
+        texts = {name: pa.array(own, pa.string()) for name, own in values.items()}
         return texts, pa.array(list(map(attrgetter("created_utc"), rows)), pa.int64())
 
     def measure(self, texts: dict[str, pa.StringArray], created: pa.Int64Array) -> pa.Table:

@@ -181,6 +181,53 @@ def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
     }
 
 
+def reply_table(path: Path, *rows: tuple[str, str]) -> Path:
+    lines = (
+        f"{name},{parent},{speaker},words of {name}" for (name, parent), speaker in zip(rows, "abcdef", strict=False)
+    )
+    return write_tsv(path, "id,parent,speaker,text", *lines)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (
+            (("c1", ""), ("c2", "t1_c1"), ("c3", "t1_c2")),
+            "'c1': they have a prefix that the ids do not have; remove it",
+        ),
+        ((("t1_c1", ""), ("t1_c2", "c1")), "they have no prefix, as the ids have; add it"),
+        ((("t1_c1", ""), ("t1_c2", "x:c1")), "they have another prefix than the ids"),
+        ((("7", ""), ("8", "007"), ("9", "8.00")), "they have other zeros before a number, decimals, spaces"),
+        ((("Ab", ""), ("Cd", "ab "), ("Ef", "<cd>")), "they have other zeros before a number, decimals, spaces"),
+        ((("c0b2xyz", ""), ("c1", str(int("c0b2xyz", 36)))), f"({int('c0b2xyz', 36)} is 'c0b2xyz'); convert them"),
+        (
+            (("c1", ""), ("c2", "d8"), ("c3", "d9")),
+            "2 of 2 replies name messages that are not there, such as 'd8', where",
+        ),
+        (
+            (("c1", ""), ("c2", "d8")),
+            "name the file that has those, too; in a table, name the right columns (--columns id=",
+        ),
+    ],
+)
+def test_why_reply_links_lead_nowhere_is_named(tmp_path, capsys, rows, reason):
+    table = reply_table(tmp_path / "forum.csv", *rows)
+    assert run(table, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: no pair is left to write: ") and reason in error and len(error.splitlines()) == 1
+
+
+def test_replies_to_messages_in_another_file_are_named_and_the_others_are_written(tmp_path, capsys):
+    asked = reply_table(tmp_path / "a.csv", ("c1", ""), ("c2", "c1"))
+    answered = reply_table(tmp_path / "b.csv", ("d1", "c1"), ("d2", "c2"), ("d3", "c2"))
+    assert run(asked, answered, "--output", tmp_path / "out") == 0
+    warning = "warning: 3 of 4 replies name messages that are not there, such as 'c1', where the ids are such as 'c1': "
+    assert f"{warning}those are in another file or source; write the files as one" in capsys.readouterr().err
+    assert pairs_of(tmp_path / "out") == {("words of c1", "words of c2")}
+    assert main(["inspect", str(answered)]) == 0
+    assert "warning: 3 of 3 replies name messages that are not there" in capsys.readouterr().out
+
+
 def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(tmp_path):
     said = [
         ("Ann", "well"),

@@ -80,6 +80,13 @@ def test_the_time_of_a_comment_may_be_in_quotes_or_a_float(created):
     assert table["created_utc"].to_pylist() == [7]
 
 
+def test_numbers_of_parents_become_their_names():
+    parents = [int("j72b5yy", 36), float(int("c0b2xyz", 36)), None, "t1_c1", "41"]
+    block = jsonl(*(comment(number, parent_id=parent) for number, parent in enumerate(parents)))
+    table = dumps.DumpParser(False, PAPER).parse(memoryview(block), len(parents))
+    assert table["parent_id"].to_pylist() == ["t1_j72b5yy", "t1_c0b2xyz", "t3_story", "t1_c1", "41"]
+
+
 @pytest.mark.parametrize("quoted", [False, True])
 def test_a_block_has_what_pythons_json_reads(quoted):
     bodies = [
