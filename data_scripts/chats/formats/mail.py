@@ -26,16 +26,28 @@ SOURCE = "mail"  # of all mailboxes, because a mail may answer one of another fi
 _START = re.compile(rb"From (?:\S.*\d\d:\d\d|\s*$)")  # Thunderbird may write neither sender nor date
 _HEADER = re.compile(rb"[!-9;-~]+:")
 _ID = re.compile(r"<\s*([^<>\s]+)\s*>")
-_QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= ))")
+_QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= )|[^\W\d_]{1,9}>(?=\s))")  # also after the initials or name of the author
 _QUOTATION = re.compile("<blockquote", re.IGNORECASE)
 _SIGNED = re.compile(r"-----BEGIN PGP SIGNED MESSAGE-----(?:\r?\nHash: .*)?")
-_SIGNATURE = re.compile(r"--\s?|_{3,}|Sent from my \w.{0,40}")
+_SIGNATURE = re.compile(
+    r"--\s?|—|_{3,}|Sent from my \w.{0,40}|\w+(?: \w+){0,2} Outlook (?:for|für|pour|para|per|voor) \w+\s?(?:<\S+>)?|"
+    r"(?:Von meinem|Verstuurd vanaf mijn|Wysłane z|Отправлено с) \w.{0,40}|\w{3,12}から送信"
+)
 # `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
 _ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")
-_OUTLOOK = re.compile(r"\s*\*?(?:From|Von|De|Da|Van|Od|Från|Fra):\*?\s\S")
-_OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{1,12}\s?:\*?\s")
+_OUTLOOK = re.compile(
+    r"\s*\*?(?:From|Von|De|Da|Van|Od|Från|Fra|Lähettäjä|От|От кого|Від|Kimden|Gönderen|差出人|发件人|寄件者|寄件人|"
+    r"보낸 사람|Feladó|Από|מאת|من|De la|Dari|Từ|จาก)\s?[:：]\*?\s*\S"
+)
+_OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{0,15}(?: [^\W\d_]{1,12})?\s?[:：]\*?\s*\S")
 # The line before a quotation, such as `On 4 March 2024, Ann wrote:`, has a date or an address, or one of these words.
-_INTRODUCES = re.compile(r"\d|@|\b(?:wrote|writes|said|schrieb|écrit|escribió|ha scritto|schreef|escreveu|skrev)\b")
+_WROTE = (
+    r"\b(?:wrote|writes|said|schrieb|écrit|escribió|ha scritto|schreef|escreveu|skrev|napisał|kirjoitti|yazdı|написал)"
+)
+_FORWARDS = r"\b(?:forwarded|weitergeleitete|réexpédié|transféré|inoltrato|reenviado|reencaminhada|doorgestuurd)"
+_INTRODUCES = re.compile(rf"\d|@|{_WROTE}|{_FORWARDS}")
+_UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*{_WROTE}.{{0,12}}:\s*")  # before lines without marks
+_ABOVE = re.compile(r".*\breply above this line\b.*", re.IGNORECASE)  # of help desks
 MAX_INTRODUCTION = 4  # lines
 
 
@@ -150,7 +162,15 @@ def written_text(text: str) -> str:
         if _SIGNATURE.fullmatch(line) or _ORIGINAL.fullmatch(line):
             break
         if _OUTLOOK.match(line) and _OUTLOOK_NEXT.match(following):
+            while kept and _OUTLOOK_NEXT.match(kept[-1]) and re.search(r"\d", kept[-1]):  # when it was sent
+                kept.pop()
             break
+        if _UNQUOTED.fullmatch(line) and not _QUOTED.match(following):
+            break
+        if _ABOVE.fullmatch(line):
+            if any(kept):
+                break
+            continue
         if not _QUOTED.match(line):
             kept.append(line.strip())
         elif number == 0 or not _QUOTED.match(lines[number - 1]):
