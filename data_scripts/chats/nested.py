@@ -3,7 +3,7 @@
 Exports of help desks and of APIs have them: tickets with comments, dialogs with turns, `{"data": {"items": [...]}}`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -146,10 +146,18 @@ def open_inner(log: ChatLog, records: Records) -> Records | None:
     return None
 
 
-def _held(location: str, rows: list[tuple[str, Record]]) -> Records:
-    """Records that are in memory."""
-    first = [record for _, record in rows[:SAMPLE_RECORDS]]
-    return Records(location, list(first[0]), False, first, lambda needed, broken: iter(rows))
+def _held(location: str, values: list[tuple[str, Any]]) -> Records:
+    """Records that are in memory, some of which may be null."""
+
+    def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
+        for where, record in values:
+            if record is None:
+                broken.add("not a JSON object", where, "found null")
+            else:
+                yield where, record
+
+    first = [record for _, record in values if record is not None][:SAMPLE_RECORDS]
+    return Records(location, list(first[0]), False, first, rows)
 
 
 def message_rows(records: Records, messages: Messages) -> Records:

@@ -99,6 +99,20 @@ GOOGLE_CHAT = {"messages": [
      "created_date": "Thursday, November 3, 2016 at 11:59:50\u202fAM UTC"}
     for name, text in (("Ann", "hi"), ("Ben", "hello"))
 ]}
+CLAUDE = [{"uuid": "x", "name": "", "chat_messages": [
+    {"uuid": "a", "sender": "human", "text": "Hi", "content": [{"type": "text", "text": "Hi"}]},
+    {"uuid": "b", "sender": "assistant", "text": "", "content": [{"type": "text", "text": "Hello"}]},
+]}]
+MATRIX_MESSAGE = {"type": "m.room.message", "sender": "@ann:x.org", "event_id": "$1", "origin_server_ts": 1772359200000}
+MATRIX = {"room_name": "Pets", "messages": [
+    MATRIX_MESSAGE | {"content": {"msgtype": "m.text", "body": "Hallo"}},
+    MATRIX_MESSAGE | {"event_id": "$2", "content": {
+        "msgtype": "m.text", "body": "* Hello", "m.new_content": {"msgtype": "m.text", "body": "Hello"},
+        "m.relates_to": {"rel_type": "m.replace", "event_id": "$1"}}},
+    MATRIX_MESSAGE | {"event_id": "$3", "sender": "@ben:x.org", "content": {
+        "msgtype": "m.text", "body": "> <@ann:x.org> Hello\n\nhi",
+        "m.relates_to": {"m.in_reply_to": {"event_id": "$1"}}}},
+]}
 MATTERMOST = [
     {"type": "version", "version": 1},
     {"type": "post", "post": {"team": "t", "channel": "c", "user": "ann", "message": "hello",
@@ -188,6 +202,8 @@ DOCUMENTS: dict[str, bytes | dict[str, bytes]] = {
     "telegram.json": as_json(TELEGRAM),
     "message_1.json": as_json(MESSENGER),
     "messages.json": as_json(GOOGLE_CHAT),
+    "claude.json": as_json(CLAUDE),
+    "element.json": as_json(MATRIX),
     "mattermost.jsonl": as_lines(MATTERMOST),
     "zendesk.jsonl": as_lines(TICKETS),
     "dialogs.jsonl": as_lines([{"dialog": ["a", "b"]}]),

@@ -2,6 +2,8 @@
 
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from data_scripts.clean.filters import Filters
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.measures import measure, measure_column
 from data_scripts.clean.text import normalize_text
+from data_scripts.files.errors import InputError
 from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit.dumps import DumpParser
-from tests.fuzzing.documents import DOCUMENTS, as_lines
+from tests.data_scripts.chats.reading import read_items
+from tests.fuzzing.documents import DOCUMENTS, as_json, as_lines
 from tests.fuzzing.strategies import damaged, numbers, records, texts
 
 SUITE = settings.default.max_examples
@@ -62,6 +66,36 @@ def test_a_damaged_document_is_read_or_refused(
         member = data.draw(st.sampled_from(sorted(document)))
         document = document | {member: data.draw(damaged(document[member]))}
     run(capsys, "inspect", write(tmp_path / name, document))
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The keys that lead to each value within a JSON value."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*place, key)
+        yield from places(inner, (*place, key))
+
+
+def replaced(value: Any, place: tuple[Any, ...], new: Any) -> Any:
+    """A JSON value with another value at a place."""
+    if not place:
+        return new
+    copied = dict(value) if isinstance(value, dict) else list(value)
+    copied[place[0]] = replaced(value[place[0]], place[1:], new)
+    return copied
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.endswith((".json", ".jsonl"))])
+@pytest.mark.parametrize("new", [None, 5, {}])
+def test_an_unexpected_value_anywhere_in_an_export_is_no_traceback(tmp_path: Path, name: str, new: Any) -> None:
+    content = DOCUMENTS[name]
+    assert isinstance(content, bytes)
+    is_lines, path = name.endswith(".jsonl"), tmp_path / name
+    value = [json.loads(line) for line in content.splitlines()] if is_lines else json.loads(content)
+    for place in places(value):
+        changed = replaced(value, place, new)
+        path.write_bytes(as_lines(changed) if is_lines else as_json(changed))
+        with suppress(InputError):
+            read_items(path)
 
 
 COMMENT = {

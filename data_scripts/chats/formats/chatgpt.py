@@ -40,9 +40,8 @@ def _parse_tree(record: Record) -> tuple[str, dict[str, str], dict[str, Any]]:
     nodes = record.get("mapping")
     if not isinstance(nodes, dict) or not all(isinstance(node, dict | None) for node in nodes.values()):
         raise BrokenLineError("wrong type", "mapping should be an object of objects")
-    nodes = {name: node for name, node in nodes.items() if node}
-    messages = {name: node["message"] for name, node in nodes.items() if node.get("message") is not None}
-    return conversation, {name: label(node, "parent") for name, node in nodes.items()}, messages
+    messages = {name: node and node["message"] for name, node in nodes.items() if not node or node.get("message")}
+    return conversation, {name: label(node, "parent") for name, node in nodes.items() if node}, messages
 
 
 def _parse_message(message: Any) -> tuple[str, str]:
@@ -54,9 +53,9 @@ def _parse_message(message: Any) -> tuple[str, str]:
     role = required_text(author, "role")
     if role in SILENT_ROLES:
         raise LeftOutError(f"role {role}")
-    if message.get("recipient", "all") != "all":
+    if (message.get("recipient") or "all") != "all":
         raise LeftOutError("to a tool")
-    kind = content.get("content_type", "text")
+    kind = content.get("content_type") or "text"
     if metadata.get("is_visually_hidden_from_conversation") or kind not in ("text", "multimodal_text"):
         raise LeftOutError("hidden or no text")
     return speaker_of_role(role), content_text(content.get("parts")) or ""

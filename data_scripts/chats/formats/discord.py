@@ -53,7 +53,8 @@ def _parse_message(message: Any, thread: str, source: str, log: ChatLog) -> Mess
         raise LeftOutError("bot")
     if message.get("type") not in MESSAGE_TYPES:
         raise LeftOutError(f"type {message.get('type')}")
-    is_reply, reference = message["type"] == "Reply", message.get("reference") or {}
+    is_reply = message["type"] == "Reply"
+    reference = object_field(message, "reference") if message.get("reference") else {}
     if message.get("forwardedMessage") or (reference and not is_reply):
         raise LeftOutError("forwarded")
     # A reply answers its reference, also if that has been deleted, and not the message before it.

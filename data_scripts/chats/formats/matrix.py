@@ -50,11 +50,11 @@ class _Room:
     def __init__(self, name: str, gap: float, events: list[Record]) -> None:
         self.name, self.gap = name, gap
         self.redacted = {str(each.get("redacts") or _dict(each, "content").get("redacts")) for each in events}
-        self.edits: dict[tuple[Any, Any], Any] = {}  # (event, its sender) -> its last content
+        self.edits: dict[tuple[str, str], Any] = {}  # (event, its sender) -> its last content
         for event in sorted(events, key=_sent):
             if (content := _dict(event, "content")) and _relation(event).get("rel_type") == "m.replace":
-                key = _relation(event).get("event_id"), event.get("sender")
-                if event.get("event_id") not in self.redacted:
+                key = str(_relation(event).get("event_id")), str(event.get("sender"))
+                if str(event.get("event_id")) not in self.redacted:
                     self.edits[key] = content.get("m.new_content")
         self.answered: set[str] = set()  # first events of threads that have an answer
 
@@ -68,7 +68,7 @@ class _Room:
         if not content or name in self.redacted:
             raise LeftOutError("deleted")
         bundled = _dict(_dict(_dict(event, "unsigned"), "m.relations"), "m.replace")
-        edit = self.edits.get((name, event.get("sender"))) or _dict(bundled, "content").get("m.new_content")
+        edit = self.edits.get((name, sender)) or _dict(bundled, "content").get("m.new_content")
         reply = label(_dict(relation, "m.in_reply_to"), "event_id")
         text = _text(edit if isinstance(edit, dict) else content, bool(reply))
         root = label(relation, "event_id") if relation.get("rel_type") == "m.thread" else ""

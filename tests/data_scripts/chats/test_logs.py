@@ -392,6 +392,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
                 ],
             ),
             [
+                "c.json: record 1: wrong type (message, author, content and metadata should be objects)",
                 "c.json: record 1: wrong type (role should be a text, found NoneType)",
                 "c.json: record 2: wrong type (message, author, content and metadata should be objects)",
                 "c.json: record 3: wrong type (parent should be a text or a number, found list)",
