@@ -8,7 +8,7 @@ import unicodedata
 
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
 DELETED = """
-This message was deleted | You deleted this message | You deleted this message as admin
+This message was deleted | You deleted this message | You deleted this message as admin | This message has been deleted
 Se eliminó este mensaje | Eliminaste este mensaje | Este mensaje fue eliminado
 Mensagem apagada | Essa mensagem foi apagada | Esta mensagem foi apagada | Esta mensagem foi apagada pelo remetente
 Apagou esta mensagem | Você apagou esta mensagem | Esta mensagem foi eliminada | Eliminou esta mensagem

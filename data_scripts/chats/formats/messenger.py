@@ -32,8 +32,20 @@ class _Fields:
 PLAIN = _Fields("sender_name", "timestamp_ms", "content", "is_unsent", is_encrypted=False)
 ENCRYPTED = _Fields("senderName", "timestamp", "text", "isUnsent", is_encrypted=True)
 NOTICES = ("Call", "Subscribe", "Unsubscribe", "placeholder")  # types of messages
-_NOTICE = re.compile(  # if the account's language is English
-    r"(Liked a message|Reacted \S+ to your message|.{1,100} sent an attachment\.|You (missed|unsent) a .{1,40})\s*"
+_NOTICE = re.compile(  # in the account's language
+    r"(?:Liked a message|Reacted \S+ to your message|.{1,100} sent (?:an attachment|a (?:photo|video|voice message))\.|"
+    r"You (?:missed|unsent) a .{1,40}|.{1,60} missed your (?:video )?(?:call|chat)\.|"
+    r"Gefällt eine Nachricht|Hat eine Nachricht mit „Gefällt mir“ markiert|Hat mit \S+ auf .{1,20}Nachricht reagiert|"
+    r".{1,100} (?:hat|hast) ein(?:en|e) (?:Anhang|Foto|Video|Sprachnachricht) gesendet\.|"
+    r"(?:Du hast|.{1,60} hat) .{0,20}(?:Anruf|Videochat) von .{1,60}verpasst\.|"
+    r"A aimé un message|A réagi (?:avec )?\S+ à .{1,20}message|.{1,100} (?:a|avez) envoyé une pièce jointe\.|"
+    r"(?:Le gustó|Indicó que le gusta) un mensaje|(?:Reaccionó|Ha reaccionado) con \S+ a .{1,20}mensaje|"
+    r".{1,100} (?:envió|ha enviado|enviaste|has enviado) un archivo adjunto\.|"
+    r"Ha messo Mi piace a un messaggio|Ha reagito con \S+ al .{1,20}messaggio|.{1,100} hai? inviato un allegato\.|"
+    r"Curtiu uma mensagem|Reagiu com \S+ à .{1,20}mensagem|.{1,100} enviou um anexo\.|"
+    r"Vindt een bericht leuk|Heeft met \S+ gereageerd op .{1,20}bericht|.{1,100} hebt? een bijlage verzonden\.|"
+    r"Polubił\(a\) wiadomość|Zareagował(?:\(a\)|a)? \S+ na .{1,20}wiadomość|.{1,100} wysłał(?:\(a\)|a)? załącznik\.|"
+    r".{1,100} bir ek gönderdi\.|.{1,100} отправила?(?:\(-а\)|\(а\))? вложение\.)\s*"
 )
 
 

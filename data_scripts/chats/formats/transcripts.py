@@ -17,6 +17,7 @@ from typing import NamedTuple
 from data_scripts.chats.dates import Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, Message
+from data_scripts.chats.notices import notice_kind
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.files.errors import refuse_options
 
@@ -40,6 +41,18 @@ _BRACKETS = re.compile(  # of KakaoTalk: `[Ann] [오후 5:29] hello`
     r"\[(?P<speaker>[^\[\]]{1,40})\] \[(?P<time>(?:\w{2} )?\d{1,2}:\d{2}(?: [AP]M)?)\] (?P<text>.*)"
 )
 _STICKER = re.compile(r"\[[^\[\]]{1,30}\]")  # in LINE, or [Photo]
+_CALL = re.compile(r"☎ .*")  # in LINE
+_KAKAO = re.compile(
+    r"사진(?: \d+장)?|동영상|이모티콘|음성메시지|(?:파일|지도|연락처): .*|(?:보이스톡|페이스톡)(?: .{1,20})?|"
+    r"(?:\d+ )?Photos?|Video|Emoticons?|Stickers?|Voice Note|File: .*|(?:Voice|Video) Call(?: .{1,20})?|"
+    r"写真|動画|スタンプ"
+)
+_KAKAO_NOTICE = re.compile(  # in a line of its own, without a time
+    r".{1,60}님이 (?:들어왔습니다|나갔습니다|.{1,200}초대했습니다)\.?|.{1,60} (?:joined|left) this chatroom\.?|"
+    r"채팅방 관리자가 메시지를 가렸습니다\.?"
+)
+_ZOOM_REACTION = re.compile(r'(?:Reacted to|Removed an? .{1,20} reaction from) [“"].*', re.S)
+_ZOOM_REPLY = re.compile(r'(?:Replying to|Antwort auf|Respondiendo a|En réponse à|Risposta a|Respondendo a) [“"].*\n')
 _STAMPED = re.compile(rf"{_TIME}\t")  # in columns, others of these are notices
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
 _NEW_DAY = re.compile(  # of irssi, of KakaoTalk, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
@@ -127,12 +140,27 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
                     continue
                 thread, clock, gap = log.name, time, log.channel_gap
             text = "\n".join(spoken.lines).strip()
-            if not text or (pattern is _COLUMNS and _STICKER.fullmatch(text)):
-                log.leave_out("no text")
+            text = _ZOOM_REPLY.sub("", text, count=1) if _ZOOM_REPLY.match(text) else text
+            if kind := _left_out(text.strip(), pattern):
+                log.leave_out(kind)
                 continue
+            text = text.strip()
             yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
     finally:  # also if only the first messages are read
         log.note_dates(dates)
+
+
+def _left_out(text: str, pattern: re.Pattern[str]) -> str | None:
+    """Why a text is left out that a program wrote; None for a message."""
+    if not text or (pattern is _COLUMNS and _STICKER.fullmatch(text)):
+        return "no text"
+    if pattern is _BRACKETS and _KAKAO.fullmatch(text):
+        return "media or call"
+    if pattern is _COLUMNS and _CALL.fullmatch(text):
+        return "call"
+    if _ZOOM_REACTION.fullmatch(text):
+        return "reaction"
+    return "deleted" if notice_kind(text) == "deleted" else None
 
 
 def _messages(
@@ -157,7 +185,11 @@ def _messages(
             log.leave_out("line with only a time")
         elif _NEW_DAY.match(text):
             is_next_day = True
-        elif pattern is _IRC or (pattern is _COLUMNS and _STAMPED.match(text)):
+        elif (
+            pattern is _IRC
+            or (pattern is _COLUMNS and _STAMPED.match(text))
+            or (pattern is _BRACKETS and _KAKAO_NOTICE.fullmatch(text.strip()))
+        ):
             log.leave_out("notice")
         elif _RULE.fullmatch(text):
             after_rule = True

@@ -32,6 +32,22 @@ def read(path: Path, content: Any, indent: int | None = 2) -> tuple[list, ChatLo
     return read_items(path, "message_1")
 
 
+NOTICES = """
+Ben missed your call.
+Ben sent a photo.
+Ben hat einen Anhang gesendet.
+Hat mit 😂 auf eine Nachricht reagiert
+Hat eine Nachricht mit „Gefällt mir“ markiert
+Du hast einen Anruf von Ben verpasst.
+A aimé un message
+Ben a envoyé une pièce jointe.
+Reaccionó con ❤ a tu mensaje
+Ha reagito con ❤ al tuo messaggio
+Curtiu uma mensagem
+Heeft met ❤ gereageerd op je bericht
+"""
+
+
 @pytest.mark.parametrize("indent", [2, None])
 def test_a_chat_is_read_from_its_oldest_message_with_its_characters_restored(tmp_path, indent):
     messages = (sent(20, "Schön 😊", in_bytes("Jürgen")), sent(10, "¿Qué tal?"), sent(10, "first"))
@@ -55,13 +71,14 @@ def test_what_nobody_wrote_is_left_out(tmp_path):
         sent(2, "gone", is_unsent=True),
         sent(3, "Ann called you.", type="Call"),
         sent(4, "Liked a message"),
+        *(sent(number, notice) for number, notice in enumerate(NOTICES.strip().splitlines(), start=10)),
         sent(5, "Reacted 😂 to your message "),
         sent(6, "Ann Lee sent an attachment."),
         sent(7, "I sent an attachment. Did you get it?"),
     )
     items, log = read(tmp_path / "m.json", plain(*messages))
     assert [item.text for item in items] == ["I sent an attachment. Did you get it?"]
-    assert log.left_out == {"no text": 1, "deleted": 1, "notice": 4}
+    assert log.left_out == {"no text": 1, "deleted": 1, "notice": 16}
 
 
 def test_the_file_of_an_encrypted_chat_is_read_in_its_order_as_it_is(tmp_path):

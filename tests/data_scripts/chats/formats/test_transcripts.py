@@ -271,3 +271,47 @@ def test_other_texts_are_refused(tmp_path, name, text, message):
 def test_tables_stay_tables(tmp_path):
     items, _ = read(tmp_path / "c.txt", "input\tresponse\nAnn: a\tb\nAnn: c\td\nBen: e\tf\n")
     assert [(item.input, item.response) for item in items] == [("Ann: a", "b"), ("Ann: c", "d"), ("Ben: e", "f")]
+
+
+KAKAO = """\
+--------------- 2026년 3월 13일 금요일 ---------------
+[Ann] [오후 5:29] 문이 열려 있어요?
+[Ben] [오후 5:30] 삭제된 메시지입니다.
+[Ben] [오후 5:31] 사진
+[Ben] [오후 5:31] 사진 3장
+[Ben] [오후 5:31] 이모티콘
+[Ben] [오후 5:31] 파일: plan.pdf
+[Ben] [오후 5:32] 보이스톡 해요
+[Ben] [오후 5:32] 2 Photos
+[Ben] [오후 5:32] 사진 봤어요?
+Cid님이 들어왔습니다.
+"""
+CALLS = "17:29\tAnn\t開いていますか?\n17:31\tBen\t☎ 不在着信\n17:32\tBen\t☎ 通話時間 1:23\n"
+CALLS += "17:33\tBen\t8時までです。\n17:34\tAnn\tどうも"
+ZOOM = """\
+10:00:01 From Ann Lee to Everyone:
+\tIs the gate open?
+10:00:10 From Ben Fox to Everyone:
+\tReplying to "Is the gate open?"
+\t
+\tYes, until eight.
+10:00:20 From Cid to Everyone:
+\tReacted to "Yes, until eight." with 👍
+10:00:30 From Ann Lee to Everyone:
+\tThis message has been deleted.
+10:00:40 From Cid to Everyone:
+\tRemoved a 👍 reaction from "Yes, until eight."
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "left_out"),
+    [
+        (KAKAO, ["문이 열려 있어요?", "사진 봤어요?"], {"deleted": 1, "media or call": 6, "notice": 1}),
+        (CALLS, ["開いていますか?", "8時までです。", "どうも"], {"call": 2}),
+        (ZOOM, ["Is the gate open?", "Yes, until eight."], {"reaction": 2, "deleted": 1}),
+    ],
+)
+def test_what_the_program_wrote_is_left_out(tmp_path, text, said, left_out):
+    items, log = read(tmp_path / "c.txt", text)
+    assert [item.text for item in items] == said and log.left_out == left_out
