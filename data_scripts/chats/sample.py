@@ -31,7 +31,7 @@ _WESTERN = "cp1252"
 _ENCODINGS = [_WESTERN, *(f"cp125{number}" for number in (0, 1, 3, 4, 5, 6, 7)), "cp932", "gb18030", "big5", "euc_kr"]
 
 _ADDED = re.compile(r"__MACOSX/|(?:.*/)?\.[^/]*$")  # by macOS to a .zip
-_CHAT = re.compile(r"_chat\.txt|.*WhatsApp.*\.txt")
+_CHAT = re.compile(r"_chat\.txt|.*WhatsApp.*\.txt", re.IGNORECASE)
 
 
 class Sample:
@@ -121,7 +121,7 @@ class Sample:
 
 def _find_chat(names: list[str]) -> str | None:
     """The only text in a .zip, or the one that is named like WhatsApp's chats, beside texts that were sent."""
-    texts = [name for name in names if name.endswith(".txt")]
+    texts = [name for name in names if name.lower().endswith(".txt")]
     chats = [name for name in texts if _CHAT.fullmatch(name.rpartition("/")[2])] or texts
     return chats[0] if len(chats) == 1 else None
 

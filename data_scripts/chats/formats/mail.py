@@ -47,6 +47,9 @@ _WROTE = (
 _FORWARDS = r"\b(?:forwarded|weitergeleitete|réexpédié|transféré|inoltrato|reenviado|reencaminhada|doorgestuurd)"
 _INTRODUCES = re.compile(rf"\d|@|{_WROTE}|{_FORWARDS}")
 _UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*{_WROTE}.{{0,12}}:\s*")  # before lines without marks
+_FORWARD = re.compile(
+    r"\s*(?:Fwd?|WG|TR|RV|ENC|PD|VS|VB|Doorst|İLT|Továbbítás|Πρθ|转发|轉寄|転送)\s?[:：]", re.IGNORECASE
+)
 _ABOVE = re.compile(r".*\breply above this line\b.*", re.IGNORECASE)  # of help desks
 MAX_INTRODUCTION = 4  # lines
 
@@ -102,6 +105,8 @@ def _mails(log: ChatLog, text: TextFile) -> Iterator[tuple[str, bytes]]:
 def _parse(log: ChatLog, mail: Mail, number: int) -> Message:
     if _header(mail, "Auto-Submitted").lower().strip() not in ("", "no"):
         raise LeftOutError("automatic mail")
+    if _FORWARD.match(_header(mail, "Subject")):  # it may name what it forwards as what it answers
+        raise LeftOutError("forwarded")
     text = written_text(_body(mail))
     if not text:
         raise LeftOutError("mail without text")

@@ -49,7 +49,7 @@ def _list_of_chats(record: Record) -> Iterable[Any]:
 def _read_chat(log: ChatLog, chat: Any, location: str) -> Items:
     if parsed := log.attempt(location, _parse_chat, chat):
         thread, messages = parsed
-        yield from log.parse_each(numbered(location, messages), partial(_parse_message, log, thread))
+        yield from log.parse_each(numbered(location, messages), partial(_parse_message, log, thread, set()))
 
 
 def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
@@ -59,14 +59,17 @@ def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
     return required_label(chat, "id"), messages
 
 
-def _parse_message(log: ChatLog, thread: str, message: Any) -> Message:
+def _parse_message(log: ChatLog, thread: str, topics: set[str], message: Any) -> Message:
+    if isinstance(message, dict) and message.get("action") == "topic_created":
+        topics.add(label(message, "id"))
     text = _text(message)
     number, answered = required_label(message, "id"), label(message, "reply_to_message_id")
+    topic, answered = (f"/{answered}", "") if answered in topics else ("", answered)  # a message in it is no reply
     chat = re.sub(r"\D", "", label(message, "reply_to_peer_id")) or thread
     return Message(
         id=f"{thread}/{number}",
         parent=f"{chat}/{answered}" if answered else None,
-        thread=f"{log.name}/{thread}",
+        thread=f"{log.name}/{thread}{topic}",
         speaker=label(message, "from") or label(message, "from_id") or None,
         time=seconds(message.get("date_unixtime") or message.get("date")),
         text=text,

@@ -138,6 +138,22 @@ def test_an_answer_in_the_mailbox_of_sent_mails_is_paired(tmp_path):
     assert [(pair["input"], pair["response"]) for pair in pairs] == [(question, "Please choose a new one.")]
 
 
+def test_forwarded_mails_are_no_answers(tmp_path):
+    mails = [
+        ("<1@x>", "Gate", "", "Is it open?"),
+        ("<2@x>", "Fwd: Gate", "<1@x>", "Please see below."),
+        ("<3@x>", "WG: Gate", "<1@x>", "Siehe unten."),
+        ("<4@x>", "Re: FW: Gate", "<1@x>", "Yes."),
+        ("<5@x>", "Forward: march", "<1@x>", "A title."),
+    ]
+    text = "".join(
+        f"{START}From: a@x\nMessage-ID: {name}\nSubject: {subject}\nIn-Reply-To: {parent}\n\n{body}\n\n"
+        for name, subject, parent, body in mails
+    )
+    items, log = read(written(tmp_path / "a.mbox", text))
+    assert [item.text for item in items] == ["Is it open?", "Yes.", "A title."] and log.left_out == {"forwarded": 2}
+
+
 def test_lines_outside_of_mails_and_long_attachments(tmp_path):
     attachment = ("QUJD" * 18 + "\n") * (MAX_BYTES // 73 + 10)
     body = f'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\nHello\n--b\nContent-Type: image/png\n\n{attachment}'

@@ -80,6 +80,21 @@ def test_a_reply_to_a_message_of_another_chat_is_not_joined_to_the_same_number(t
     assert log.left_out == {"forwarded": 2}
 
 
+def test_messages_of_a_topic_answer_each_other(tmp_path):
+    topic = {"id": 2, "type": "service", "action": "topic_created", "title": "Parking", "text": ""}
+    said = (
+        message(3, "Where?", reply_to_message_id=2),
+        message(4, "elsewhere", "Cid"),
+        message(5, "There.", "Ben", reply_to_message_id=2),
+        message(6, "Why?", reply_to_message_id=5),
+    )
+    items, _ = read(tmp_path / "result.json", chat(12, topic, *said))
+    assert [(item.id, item.parent, item.thread) for item in items] == [
+        ("12/3", None, "result/12/2"), ("12/4", None, "result/12"), ("12/5", None, "result/12/2"),
+        ("12/6", "12/5", "result/12"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["result.json", "result.jsonl"])
 @pytest.mark.parametrize("wrap", [dict, lambda one: {"about": "…", "chats": {"about": "…", "list": [one]}}])
 def test_a_stated_pause_ends_a_conversation(tmp_path, name, wrap):
