@@ -28,7 +28,7 @@ from data_scripts.clean.filters import (
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_language
-from data_scripts.files.dataset_folders import Report, start_report
+from data_scripts.files.dataset_folders import Report, format_table, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
@@ -120,7 +120,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         pairs = join_logs(stored, database, scratch, filters, report, options.repliers, options.context)
         lost = explain_lost_links(read_parquet(database, [scratch / MESSAGES_FILE]), report) if stored[0] else None
         if lost and not (report["kept turns"][PAIR] or stored[1]):
-            raise InputError(f"no pair is left to write: {lost}")
+            raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
         if lost:
             print(f"warning: {lost}", file=sys.stderr)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:

@@ -24,14 +24,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from data_scripts.clean.filters import Filters, add_filter_arguments, filter_settings, read_filters
-from data_scripts.files.dataset_folders import start_report
+from data_scripts.clean.filters import PAIR, Filters, add_filter_arguments, filter_settings, read_filters
+from data_scripts.files.dataset_folders import format_table, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import is_hub_name
@@ -218,7 +219,7 @@ def _write(
     from data_scripts.pairs.dataset import push, write_pairs
     from data_scripts.pairs.engines import connect, read_parquet
     from data_scripts.pairs.spark import SparkTasks, check_rows, check_shared, size_shuffles
-    from data_scripts.reddit.replies import join_replies
+    from data_scripts.reddit.replies import explain_losses, join_replies
 
     with ExitStack() as stack:
         on_spark = args.engine == "spark"
@@ -239,6 +240,10 @@ def _write(
         report = start_report("reddit", names, settings, broken)
         pairs = join_replies(comments, filters, args.submissions, report, args.context)
         check_rows(paths, sum(report["comments"].values()), paths[0].parent)
+        if lost := explain_losses(comments, report):
+            if not report["kept comments"][PAIR]:
+                raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
+            print(f"warning: {lost}", file=sys.stderr)
         write_pairs(pairs, folder, args, report, public_sources=True)
     push(args)
 

@@ -9,6 +9,8 @@ from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 from data_scripts.pairs.engines import materialize
 from data_scripts.schemas import PAIR_SCHEMA
 
+NOT_THERE = "is not in the dumps"
+
 
 def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report: Report, context: int = 0) -> ir.Table:
     """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
@@ -71,6 +73,31 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
     return add_contexts(pairs, links, bodies.select("key", text="body"), context).select(PAIR_SCHEMA.names)
 
 
+def explain_losses(comments: ir.Table, report: Report) -> str | None:
+    """Why more comments reply to comments that are not in the dumps than give pairs, and what to do; else None."""
+    counts, total = report["kept comments"], sum(report["comments"].values())
+    lost, pairs = sum(count for name, count in counts.items() if name.endswith(NOT_THERE)), counts[PAIR]
+    if pairs and lost <= pairs:
+        return None
+    bare = comments.filter((comments.parent_id != "") & ~comments.parent_id.re_search("^t[13]_"))
+    prefixed = comments.filter(comments.id.startswith("t1_"))
+    differing = {
+        "the parent_id of most comments, such as {!r}, does not begin with t1_ or t3_": bare.select(id="parent_id"),
+        "the id of most comments, such as {!r}, begins with t1_": prefixed.select("id"),
+    }
+    for text, ids in differing.items():
+        found = ids.aggregate(count=ids.count(), first=ids.id.min()).to_pyarrow().to_pylist()[0]
+        if found["count"] * 2 > total:
+            reason = text.format(found["first"])
+            return f"{reason}; write the ids as Reddit does, such as parent_id t1_c0b2xyz and id c0b2xyz"
+    if lost <= pairs:
+        return None
+    return (
+        f"{lost:,} comments reply to comments that are not in the dumps; name the other dumps of the same subreddits "
+        "and the months before, too"
+    )
+
+
 def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:
     """The key of each comment and the key of the comment or submission that it replies to."""
     if submissions:  # a submission and a comment may have the same id
@@ -97,6 +124,6 @@ def _losses(joined: ir.Table, submissions: bool) -> dict[str, ir.BooleanValue]:
         parent = "comment replied to"
     return losses | {
         "replies to themselves": joined.parent == joined.key,
-        f"{parent} is not in the dumps": joined.parent_rule.isnull(),
+        f"{parent} {NOT_THERE}": joined.parent_rule.isnull(),
         f"{parent} was removed": joined.parent_rule != KEPT,
     }

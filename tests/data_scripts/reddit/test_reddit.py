@@ -87,6 +87,24 @@ def test_real_counts_add_up(real_output):
     assert sum(counts["splits"].values()) == counts["pairs"]["written"] == len(read(real_output))
 
 
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        ([("t1_a", "t3_story"), ("t1_b", "t1_a")], "the id of most comments, such as 't1_a', begins with t1_; write"),
+        ([("a", "story"), ("b", "a")], "the parent_id of most comments, such as 'a', does not begin with t1_ or t3_"),
+        (
+            [("a", "t1_x"), ("b", "t1_y")],
+            "2 comments reply to comments that are not in the dumps; name the other dumps",
+        ),
+    ],
+)
+def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys, names, reason):
+    dump = write_dump(tmp_path / "RC_1.bz2", *(comment(name, parent) for name, parent in names))
+    assert run(dump, "--output", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert f"error: no pair is left to write: {reason}" in error and "kept comments" in error
+
+
 def test_no_thread_is_in_two_splits(real_output):
     threads = [{row["thread"] for row in read_split(real_output, split)} for split in SPLITS]
     assert sum(map(len, threads)) == len(set().union(*threads))
