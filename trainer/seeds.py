@@ -79,8 +79,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs; the first gets the scores of all"
     )
-    runs = parser.parse_args(argv).runs
-    return run_stoppable(lambda: summarize(runs))
+    return run_stoppable(lambda: summarize(parser.parse_args(argv).runs))
 
 
 def summarize(runs: list[Path]) -> int:

@@ -126,9 +126,10 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
-            write_pairs(pairs, folder, options, report)
+            summary = write_pairs(pairs, folder, options, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
+    print(summary)
     return report
 
 

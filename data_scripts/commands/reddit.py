@@ -244,7 +244,8 @@ def _write(
             if not report["kept comments"][PAIR]:
                 raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
             print(f"warning: {lost}", file=sys.stderr)
-        write_pairs(pairs, folder, args, report, public_sources=True)
+        summary = write_pairs(pairs, folder, args, report, public_sources=True)
+    print(summary)
     push(args)
 
 

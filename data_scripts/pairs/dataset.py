@@ -50,8 +50,8 @@ def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
     return pairs.mutate(rank=rank).filter(ibis._.rank < most).drop("rank")
 
 
-def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public_sources: bool = False) -> None:
-    """Write the distinct pairs, sorted by thread, with report.json and a card; print the report.
+def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public_sources: bool = False) -> str:
+    """Write the distinct pairs, sorted by thread, with report.json and a card.
 
     No file is written for a split without pairs, because `datasets` reads neither empty files nor empty row groups.
 
@@ -63,6 +63,9 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
         report: section -> the counts so far; this function adds the sections `pairs`, `splits`, `threads`, `characters`
             and, if personal data are masked, `masked`.
         public_sources: whether --mask may leave sources and names of files as they are (see `PairMasker`).
+
+    Returns:
+        The report as a text, which a command prints when the output is complete.
 
     Raises:
         InputError: no pair is left.
@@ -84,14 +87,15 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     report["pairs"]["written"] = counts.pairs
     report["splits"] = dict(counts.rows)
     report |= counts.sections()
+    shown = []
     if masker:
         report["masked"] = dict(counts.masked)
         if broken := report.get(FIRST_LINES):
-            print("\n  ".join([f"{FIRST_LINES} (only shown here, because of --mask)", *broken]))
+            shown = ["\n  ".join([f"{FIRST_LINES} (only shown here, because of --mask)", *broken])]
         masker.mask_report(report)
     write_report(report, folder)
     write_pairs_card(folder, args.license, report, counts)
-    print(format_table(report))
+    return "\n".join([*shown, format_table(report)])
 
 
 def _load_masker(regions: tuple[str, ...], public_sources: bool, threads: int = 0) -> PairMasker:

@@ -82,8 +82,7 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
-    options = parse_arguments(arguments)
-    return run_stoppable(lambda: _run(options))
+    return run_stoppable(lambda: _run(parse_arguments(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -105,8 +104,7 @@ def _run(options: argparse.Namespace) -> int:
         texts = read_texts(options.file, options.column or "text", ": choose one with --column")
         count = write_vectors(options.output, texts, encode)
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        raise InputError(str(error)) from error
     print(f"wrote {count} vectors of {encoder.vector_size(options.side)} dimensions to {options.output}")
     return 0
 

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from data_scripts.files.command_line import end_with_parent
+
 MIN_TEXTS_PER_WORKER = 64  # starting a thread takes as long as encoding a few texts
 
 
@@ -150,7 +152,7 @@ def _map_in_order(
 
 
 class _Process(SpawnProcess):
-    """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it is ignored."""
+    """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it ignores it."""
 
     def start(self) -> None:
         if not hasattr(signal, "pthread_sigmask"):  # on Windows
@@ -174,7 +176,7 @@ def _start_process(
     make_encoder: Callable[[Any], WindowEncoder], model: PreTrainedModel, counter: Any, threads: int
 ) -> None:
     global _process_encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the parent ends them
+    end_with_parent()
     torch.set_num_threads(threads)
     if model.device.type == "cuda":
         with counter.get_lock():

@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
-from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
-from data_scripts.files.errors import one_line
+from data_scripts.files.command_line import ArgumentParser, add_output_argument, is_output_lost, run_stoppable
+from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
 from modeling_convsim.suggestion.calibration import (
@@ -208,16 +208,14 @@ def _threshold(value: str) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
-    options = parse_arguments(arguments)
-    return run_stoppable(lambda: _run(options))
+    return run_stoppable(lambda: _run(parse_arguments(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
         {"build": _build, "suggest": _suggest, "calibrate": _calibrate}[options.command](options)
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        raise InputError(str(error)) from error
     return 0
 
 
@@ -266,6 +264,8 @@ def _suggest(options: argparse.Namespace) -> None:
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()
+        if is_output_lost():  # standard input may have no end
+            break
     if index.no_threshold and options.threshold is None:
         print(f"note: {index.no_threshold}; suggest anyway with --threshold none", file=sys.stderr)
 

@@ -247,8 +247,7 @@ def _is_model_of_run(model: Path, results: Path) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
-    args = build_parser().parse_args(arguments)
-    return run_stoppable(lambda: _run(args))
+    return run_stoppable(lambda: _run(build_parser().parse_args(arguments)))
 
 
 def _run(args: Namespace) -> int:

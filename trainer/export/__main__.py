@@ -67,8 +67,7 @@ def run(args: Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
-    args = build_parser().parse_args(arguments)
-    return run_stoppable(lambda: run(args))
+    return run_stoppable(lambda: run(build_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -151,8 +151,7 @@ def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str
 
 def main(argv: list[str]) -> int:
     """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
-    args = build_parser().parse_args(argv)
-    return run_stoppable(lambda: report(args))
+    return run_stoppable(lambda: report(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.files.command_line import stop_signals
 from data_scripts.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
@@ -27,7 +28,6 @@ from trainer.distributed import patient_group, world_size
 from trainer.tasks import Task
 from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.
 SAME_SIGNAL_SECONDS = 2.0
 
@@ -59,7 +59,7 @@ class Interruption:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        before = {number: signal.signal(number, self._receive) for number in stop_signals()}
         try:
             yield
         finally:
@@ -121,7 +121,8 @@ class Interruption:
             self._number, self._seconds = number, now
             if not self._is_deferred:
                 self.stop()
-        elif now - self._seconds > SAME_SIGNAL_SECONDS:
+        # A shell and the system may both tell of a closed terminal.
+        elif now - self._seconds > SAME_SIGNAL_SECONDS and signal.Signals(number).name != "SIGHUP":
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 

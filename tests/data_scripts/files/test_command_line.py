@@ -1,4 +1,4 @@
-"""How commands start and end: signals end a command with one line, and its outputs as they were."""
+"""How commands start and end: signals end a command with one line, and streams that are closed or full with nothing."""
 
 import multiprocessing
 import os
@@ -13,10 +13,19 @@ import pytest
 from data_scripts.files.command_line import run_stoppable
 from data_scripts.files.storage import new_file
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.fixture
+def hangup():
+    """SIGHUP as a terminal has it: the tests may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, number, code):
     (tmp_path / "pairs").write_text("old")
 
@@ -33,6 +42,21 @@ def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, number
     assert lines == [f"error: stopped by {number.name}; an output that was not complete was not written"]
     assert [path.name for path in tmp_path.iterdir()] == ["pairs"] and (tmp_path / "pairs").read_text() == "old"
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.usefixtures("hangup")
+def test_nohup_ignores_a_closed_terminal_and_a_shell_may_tell_of_it_twice(tmp_path):
+    def command() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            (tmp_path / "tidy").touch()
+        return 0
+
+    assert run_stoppable(command) == 129 and (tmp_path / "tidy").exists()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert run_stoppable(command) == 0
 
 
 def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys):
@@ -87,8 +111,84 @@ def test_worker_processes_end_with_the_command():
     assert worker.exitcode == -signal.SIGTERM
 
 
+PARENT = """
+import multiprocessing, time
+from data_scripts.files.command_line import end_with_parent
+
+def work(is_ready):
+    end_with_parent()
+    is_ready.set()
+    time.sleep(60)
+
+is_ready = multiprocessing.Event()
+worker = multiprocessing.Process(target=work, args=(is_ready,))
+worker.start()
+is_ready.wait()
+print(worker.pid, flush=True)
+worker.join()
+"""
+
+
+def test_a_worker_ends_with_its_parent_alone():
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        for number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to both
+            os.kill(worker, number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            parent.wait(0.3)
+        parent.kill()
+        assert parent.stdout.read() == ""  # which ends when the worker has closed it, too
+
+
 def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked_objects(tmp_path):
     (tmp_path / "c.csv").write_text("input,response\nHello,Hi\n")
     words = ["-m", "data_scripts", "conversations", str(tmp_path / "c.csv"), "-o", str(tmp_path / "out")]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "written" in done.stdout + done.stderr and "leak" not in done.stderr
+
+
+# A command that prints more than a pipe holds, before and after it writes its output.
+WRITER = """
+import logging, sys
+from tqdm import tqdm
+from data_scripts.files.command_line import run_stoppable
+from data_scripts.files.storage import write_text
+
+def command():
+    logging.basicConfig(level=logging.INFO)
+    for _ in tqdm(range(3), mininterval=0):
+        print("é" * 50_000, flush=True)
+        logging.info("x" * 100_000)
+    write_text(Path(sys.argv[1]), "complete")
+    print("saved")
+    return 0
+
+from pathlib import Path
+sys.exit(run_stoppable(command))
+"""
+
+
+@pytest.mark.parametrize(
+    ("streams", "code"),
+    [
+        ("| head -c 1; exit ${PIPESTATUS[0]}", 0),
+        ("2>&1 | true; exit ${PIPESTATUS[0]}", 0),
+        ("> /dev/full", 2),
+        ("> /dev/null 2> /dev/full", 0),
+        ("> /dev/null 2>&-", 0),
+        ("<&- >&- 2>&-", 0),
+    ],
+)
+def test_what_is_written_does_not_depend_on_who_reads_what_is_printed(tmp_path, streams, code):
+    (tmp_path / "writer.py").write_text(WRITER)
+    line = f"{sys.executable} {tmp_path / 'writer.py'} {tmp_path / 'output'} {streams}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(["bash", "-c", line], env=environment, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, (tmp_path / "output").read_text()) == (code, "complete")
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    if code:
+        assert done.stderr.endswith(
+            "\nerror: standard output: No space left on device; a part of what was printed is lost\n"
+        )

@@ -57,7 +57,7 @@ def written(
     table = ibis.duckdb.connect().create_table("made", pairs_table(pairs))
     report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
     report |= sections or {}
-    write_pairs(table, folder, args, report, public_sources)
+    print(write_pairs(table, folder, args, report, public_sources))
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 

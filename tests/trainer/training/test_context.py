@@ -14,12 +14,14 @@ from trainer.training.context import Interrupted, Interruption
 
 @pytest.fixture
 def interruption():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     interruption = Interruption()
     with interruption.handle_signals():
         yield interruption
+    signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_stops_the_run_at_once_unless_it_is_deferred(interruption, number, code):
     with interruption.deferred():
         assert not interruption.is_requested()
@@ -41,6 +43,7 @@ def test_a_repeated_signal_is_the_same_one_and_a_later_one_ends_the_process(inte
     child = os.fork()
     if child == 0:
         monkeypatch.setattr(module, "SAME_SIGNAL_SECONDS", 0.0)
+        os.kill(os.getpid(), signal.SIGHUP)  # a closed terminal is told of twice
         os.kill(os.getpid(), signal.SIGTERM)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
