@@ -1,16 +1,19 @@
 """The options that every run has; each task adds its own (`trainer.tasks`)."""
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from data_scripts.files.command_line import LARGEST
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 DEFAULT_STEPS = 1000
+MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
 DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
@@ -118,7 +121,7 @@ class Arguments:
     )
 
     max_steps: int | None = option(
-        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given", minimum=1
+        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given", minimum=1, maximum=MAX_STEPS
     )
     epochs: int | None = option(
         None, "number of passes over the examples of all tasks, instead of max_steps", minimum=1
@@ -188,7 +191,7 @@ class Arguments:
     output_dir: str = option("runs/run", "the run's folder")
     overwrite: bool = option(False, "delete an earlier run in output_dir")
     resume: bool = option(False, "resume from the last checkpoint in output_dir")
-    seed: int = option(0, "random seed", minimum=0)
+    seed: int = option(0, "random seed", minimum=0, maximum=2**32 - 1)
     log_every: int = option(50, "number of steps between logs of the loss", minimum=1)
     trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none")
     device: str = option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
@@ -261,14 +264,21 @@ def validate(arguments: Arguments) -> None:
 def _validate_range(name: str, value: Any, rules: Any) -> None:
     if value is None:
         return
+    if isinstance(value, (list, dict)):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            _validate_range(f"{name}.{key}" if isinstance(value, dict) else name, each, rules)
+        return
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} is {value}; expected a finite number")
     if rules["choices"] is not None and value not in rules["choices"]:
         raise InputError(f"{name} is '{value}'; expected one of {', '.join(rules['choices'])}")
     if rules["minimum"] is not None and not value >= rules["minimum"]:
         raise InputError(f"{name} is {value}; expected {rules['minimum']} or more")
     if rules["above"] is not None and not value > rules["above"]:
         raise InputError(f"{name} is {value}; expected more than {rules['above']}")
-    if rules["maximum"] is not None and not value <= rules["maximum"]:
-        raise InputError(f"{name} is {value}; expected {rules['maximum']} or less")
+    maximum = LARGEST if isinstance(value, int) and rules["maximum"] is None else rules["maximum"]
+    if maximum is not None and not value <= maximum:
+        raise InputError(f"{name} is {value}; expected {maximum} or less")
 
 
 def _validate_combinations(arguments: Arguments) -> None:

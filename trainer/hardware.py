@@ -6,11 +6,13 @@ import itertools
 import logging
 import os
 import time
+from argparse import ArgumentTypeError
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.files.command_line import LARGEST, whole_number
 from data_scripts.files.errors import InputError
 from data_scripts.sample.generate import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
@@ -35,6 +37,7 @@ UNSUPPORTED_LAUNCHES = {  # variable -> name, the value that asks for nothing, r
 }
 # Of torchrun and of the implementations of MPI.
 WORLD_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 SPEED_SENTENCES = 512
 SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 
@@ -58,8 +61,40 @@ def start_processes(arguments: Arguments) -> bool:
             "device is cuda, but Accelerate is configured for the CPU (use_cpu): give both the same device"
         )
     cpu = arguments.device == "cpu" or launched_on_cpu or not has_gpu
-    PartialState(cpu=cpu)
+    _check_ranks()
+    try:
+        PartialState(cpu=cpu)
+    except (ValueError, RuntimeError) as error:  # a variable is wrong, or the other processes cannot be reached
+        if "EADDRINUSE" in str(error):
+            port = os.environ.get("MASTER_PORT")
+            remedy = "end it, or launch with another --main_process_port"
+            raise InputError(f"MASTER_PORT {port}: another process listens there already; {remedy}") from error
+        raise InputError(
+            f"the processes of the run could not be started ({str(error).splitlines()[0]}): check the environment "
+            "variables of the launcher (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), or use `accelerate launch`"
+        ) from error
     return cpu
+
+
+def _check_ranks() -> None:
+    """Refuse environment variables of a launcher that are not the numbers that it sets."""
+    _number_in("MASTER_PORT", 0, 2**16 - 1)
+    for size_name, rank_name in (*zip(WORLD_SIZES, RANKS, strict=True), ("LOCAL_WORLD_SIZE", "LOCAL_RANK")):
+        size, rank = _number_in(size_name, 1), _number_in(rank_name, -1)  # -1: not one of several
+        if size is not None and rank is not None and rank >= size:
+            raise InputError(
+                f"environment variable {rank_name}: {rank}, but {size_name} is {size}, and ranks count from 0: unset "
+                "both, or use `accelerate launch`, which sets them"
+            )
+
+
+def _number_in(variable: str, minimum: int, maximum: int = LARGEST) -> int | None:
+    """The whole number in an environment variable; None if it is not set."""
+    try:
+        return whole_number(minimum, maximum)(os.environ[variable]) if os.environ.get(variable) else None
+    except ArgumentTypeError as error:
+        remedy = "unset it, or use `accelerate launch`, which sets it"
+        raise InputError(f"environment variable {variable}: {error}; {remedy}") from None
 
 
 def start_accelerator(arguments: Arguments, resumed_precision: str | None = None) -> Accelerator:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.clean.text import languages
+from data_scripts.files.command_line import whole_number
 from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +78,11 @@ def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper"
         "--markdown", action="store_true", help="replace Markdown links by their labels and remove quoted lines"
     )
     group.add_argument(
-        "--min_characters", type=int, default=0, metavar="N", help="remove shorter texts (default: %(default)s)"
+        "--min_characters",
+        type=whole_number(0),
+        default=0,
+        metavar="N",
+        help="remove shorter texts (default: %(default)s)",
     )
     group.add_argument(
         "--language",
@@ -93,7 +98,7 @@ def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper"
     )
     group.add_argument(
         "--max_repeats",
-        type=int,
+        type=whole_number(1),
         metavar="N",
         help='keep at most N pairs with the same response ("Thanks!"), ignoring case, punctuation and spaces '
         "(default: all)",

@@ -41,6 +41,7 @@ from data_scripts.files.dataset_folders import write_report
 from data_scripts.files.datasets import existing_folder
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder, verify_dataset
+from data_scripts.files.json_files import read_object
 from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
@@ -112,7 +113,7 @@ def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
             shutil.copyfile(file, folder / file.name)
         report, path = leaks.report(), args.folder / "report.json"
         (folder / "leakage.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        before = read_object(path) if path.is_file() else {}
         write_report(before | {"leakage": report["rows"]}, folder)
         licenses = read_licenses(args.folder / "README.md")
         write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")

@@ -32,6 +32,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import PAIR, Filters, add_filter_arguments, filter_settings, read_filters
+from data_scripts.files.command_line import whole_number
 from data_scripts.files.dataset_folders import format_table, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
@@ -86,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--workers",
-        type=int,
+        type=whole_number(1),
         default=CORES,
         metavar="N",
         help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
@@ -171,8 +172,6 @@ def run(args: argparse.Namespace) -> None:
     _refuse_ignored_options(args)
     check_output(args)
     check_context(args.context)
-    if args.workers < 1:
-        raise InputError(f"--workers {args.workers}: expected 1 or more")
     datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
     files = find_files(others, args.submissions, filters) if others else []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tqdm import tqdm
 
-from data_scripts.files.command_line import add_output_argument
+from data_scripts.files.command_line import add_output_argument, whole_number
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable, new_folder
@@ -190,14 +190,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--vocab_size",
-        type=int,
+        type=whole_number(1),
         default=30000,
         metavar="N",
         help="maximum number of ids, including [PAD] and [UNK] (default: %(default)s)",
     )
     parser.add_argument(
         "--min_count",
-        type=int,
+        type=whole_number(1),
         default=2,
         metavar="N",
         help="words that occur less often are unknown (default: %(default)s)",

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from data_scripts.files.errors import USER_ERRORS, InputError, refuse_url, user_message
+from data_scripts.files.errors import USER_ERRORS, InputError, one_line, refuse_url, user_message
 
 UTF8_LOCALE = "set another one, such as LC_ALL=C.UTF-8, or PYTHONUTF8=1"
 
@@ -63,8 +63,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
-        message = " ".join(message.splitlines())
-        self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
+        self.exit(2, f"error: {one_line(message)} (options: {self.prog} --help)\n")
 
 
 READER_IS_GONE = (errno.EPIPE, errno.EIO)  # of a pipe, of a terminal
@@ -204,6 +203,36 @@ def _lost_output() -> OSError | None:
 def is_output_lost() -> bool:
     """Whether nobody reads standard output any more (or its disk is full), so that a command need not print on."""
     return _lost_output() is not None
+
+
+LARGEST = 2**31 - 1  # a whole number that every library takes
+MOST_PROCESSES = max(64, os.cpu_count() or 1)  # each takes memory of its own
+
+
+def whole_number(minimum: int, maximum: int = LARGEST) -> Callable[[str], int]:
+    """The `type` of an option whose value is a whole number from `minimum` to `maximum`."""
+
+    def convert(text: str) -> int:
+        with suppress(ValueError):
+            if minimum <= (value := int(text)) <= maximum:
+                return value
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from {minimum:,} to {maximum:,}")
+
+    return convert
+
+
+def number(minimum: float, maximum: float, exclusive: bool = False) -> Callable[[str], float]:
+    """The `type` of an option whose value is a number from `minimum` to `maximum`, or between them."""
+
+    def convert(text: str) -> float:
+        with suppress(ValueError):
+            value = float(text)
+            if minimum < value < maximum or (value in (minimum, maximum) and not exclusive):
+                return value
+        limits = f"above {minimum:g} and below {maximum:g}" if exclusive else f"from {minimum:g} to {maximum:g}"
+        raise argparse.ArgumentTypeError(f"{text}: expected a number {limits}")
+
+    return convert
 
 
 def disk_path(text: str) -> Path:

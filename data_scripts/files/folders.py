@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import (
     TEMPORARY,
     cannot_write,
@@ -362,8 +363,9 @@ def unrecorded_files(folder: Path) -> list[str]:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    with suppress(InputError):
+        record = read_object(folder / RECORD)
+        files = record.get("files", [])
+        if isinstance(files, list) and all(isinstance(name, str) for name in files):
+            return record
+    return {}

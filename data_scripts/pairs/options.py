@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from data_scripts.files.command_line import add_output_argument
+from data_scripts.files.command_line import add_output_argument, whole_number
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import check_license, check_repository_id
 from data_scripts.files.storage import is_url, storage_argument
@@ -17,7 +17,7 @@ def add_context_argument(parser: argparse._ActionsContainer) -> None:
     """Add the option of every command that makes pairs of turns; `check_context` checks it."""
     parser.add_argument(
         "--context",
-        type=int,
+        type=whole_number(0),
         default=CONTEXT,
         metavar="N",
         help="maximum number of earlier turns of the thread in the column context of a pair, 0 for none (default: "

@@ -11,7 +11,14 @@ from typing import get_args
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.command_line import ArgumentParser, add_output_argument, refuse_existing_file, run_stoppable
+from data_scripts.files.command_line import (
+    MOST_PROCESSES,
+    ArgumentParser,
+    add_output_argument,
+    refuse_existing_file,
+    run_stoppable,
+    whole_number,
+)
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 from modeling_convsim.encoding.loading import has_fast_bfloat16
@@ -60,7 +67,7 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--truncate_dim",
-        type=int,
+        type=whole_number(1),
         metavar="N",
         help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
         "(default: no truncation)",
@@ -69,7 +76,13 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
 
 def _add_hardware(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("hardware")
-    group.add_argument("--processes", type=int, default=1, metavar="N", help="number of processes (default: 1)")
+    group.add_argument(
+        "--processes",
+        type=whole_number(1, MOST_PROCESSES),
+        default=1,
+        metavar="N",
+        help="number of processes (default: 1)",
+    )
     group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
     group.add_argument(
         "--dtype",

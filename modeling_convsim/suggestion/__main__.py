@@ -8,7 +8,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
-from data_scripts.files.command_line import ArgumentParser, add_output_argument, is_output_lost, run_stoppable
+from data_scripts.files.command_line import (
+    MOST_PROCESSES,
+    ArgumentParser,
+    add_output_argument,
+    is_output_lost,
+    number,
+    run_stoppable,
+    whole_number,
+)
 from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
@@ -105,14 +113,18 @@ def _add_build(commands: Any) -> None:
     )
     group.add_argument(
         "--truncate_dim",
-        type=int,
+        type=whole_number(1),
         metavar="N",
         help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
         "(default: no truncation)",
     )
     hardware = _add_hardware(build)
     hardware.add_argument(
-        "--processes", type=int, default=1, metavar="N", help="number of encoding processes (default: 1)"
+        "--processes",
+        type=whole_number(1, MOST_PROCESSES),
+        default=1,
+        metavar="N",
+        help="number of encoding processes (default: 1)",
     )
 
 
@@ -129,7 +141,9 @@ def _add_suggest(commands: Any) -> None:
         help="earlier turns of the conversation of the one TEXT: a text file, one per line, the oldest first (default: "
         "none; they count for a model with context_weights)",
     )
-    group.add_argument("--k", type=int, default=3, help="maximum number of suggestions per text (default: 3)")
+    group.add_argument(
+        "--k", type=whole_number(1), default=3, help="maximum number of suggestions per text (default: 3)"
+    )
     group.add_argument(
         "--threshold",
         type=_threshold,
@@ -138,7 +152,7 @@ def _add_suggest(commands: Any) -> None:
     )
     group.add_argument(
         "--diversity",
-        type=float,
+        type=number(0, 1),
         default=DIVERSITY,
         help=f"0 suggests the replies with the highest scores; up to 1, they differ more (default: {DIVERSITY:g})",
     )
@@ -173,7 +187,7 @@ def _add_calibrate(commands: Any) -> None:
     )
     group.add_argument(
         "--precision",
-        type=float,
+        type=number(0, 1, exclusive=True),
         default=0.8,
         help="required precision, with 90%% confidence: the share of suggestions that are right, which means that they "
         "answer to the same effect as the pair's own reply (default: 0.8)",
@@ -201,9 +215,12 @@ def _add_hardware(command: argparse.ArgumentParser) -> Any:
 
 def _threshold(value: str) -> float:
     try:
-        return -math.inf if value == "none" else float(value)
+        threshold = -math.inf if value == "none" else float(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r}, expected a number or none") from None
+        threshold = math.nan
+    if math.isnan(threshold) or threshold == math.inf:
+        raise argparse.ArgumentTypeError(f"{value}: expected a number, or none")
+    return threshold
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -46,11 +45,6 @@ class Calibration:
     coverage: float  # share of the pairs for which a suggestion is made
     pairs: int
     table: list[ThresholdRow] = field(default_factory=list)  # the result of `tabulate_thresholds`
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Calibration":
-        """Reads the fields of index.json."""
-        return cls(**{**values, "table": [ThresholdRow(**row) for row in values["table"]]})
 
 
 def check_precision(precision: float) -> None:

@@ -1,11 +1,12 @@
 """Replaces the folder of an index as a whole, under a lock."""
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, staged_folder
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import lock_beside, locked, make_folder
 
 INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
@@ -25,11 +26,9 @@ def check_index_folder(folder: Path) -> None:
 
 
 def _is_index(folder: Path) -> bool:
-    try:
-        settings = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(settings, dict) and settings.keys() >= INDEX_KEYS
+    with suppress(InputError):
+        return read_object(folder / "index.json").keys() >= INDEX_KEYS
+    return False
 
 
 @contextmanager

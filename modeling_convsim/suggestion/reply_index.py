@@ -33,6 +33,7 @@ from modeling_convsim.suggestion.storage import (
     COMPANIONS,
     IndexSettings,
     IndexSide,
+    check_weights,
     hash_weights,
     read_index,
     write_index,
@@ -171,10 +172,7 @@ class ReplyIndex:
         """
         if side not in get_args(IndexSide):
             raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
-        if not 0 < duplicate_cosine <= 1:
-            raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
-        if not 0 <= message_weight < math.inf:
-            raise ValueError(f"message_weight is {message_weight}, expected 0 or more")
+        check_weights(duplicate_cosine, message_weight)
         refuse_single_string(texts, "build(encoder, [text])")
         refuse_single_string(answers, "build(encoder, [text], answers=[answer])")
         refuse_single_string(questions, "build(encoder, [text], questions=[question])")

@@ -7,6 +7,7 @@ of `build_faiss`). SHA256SUMS has their checksums.
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 
 from data_scripts.files.folders import CHECKSUMS, find_damage, replace_files, write_checksums
+from data_scripts.files.json_files import from_json, read_object
 from modeling_convsim.encoding.text_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
@@ -44,6 +46,18 @@ class IndexSettings:
     question_threshold: float | None  # of an index of questions before it is calibrated
     consensus_weight: float = 0.0  # of the agreement with the other good replies
     examples: list[str] = field(default_factory=list)  # held-out messages, which the page offers to try
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if a weight is out of range."""
+        check_weights(self.duplicate_cosine, self.message_weight)
+
+
+def check_weights(duplicate_cosine: float, message_weight: float) -> None:
+    """Raises ValueError if a weight of an index is out of range."""
+    if not 0 < duplicate_cosine <= 1:
+        raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
+    if not 0 <= message_weight < math.inf:
+        raise ValueError(f"message_weight is {message_weight}, expected 0 or more")
 
 
 class SavedIndex(NamedTuple):
@@ -142,15 +156,14 @@ def read_index(folder: Path) -> SavedIndex:
 
 
 def read_settings(folder: Path) -> IndexSettings:
-    """Reads index.json; ValueError if there is none, or if it has another format."""
+    """Reads index.json; ValueError if there is none, it has another format, or a value of another type or range."""
+    if not (folder / "index.json").is_file():
+        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
     try:
-        values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        values = read_object(folder / "index.json")
         version = values.pop("format", 1)
         if version == FORMAT:
-            calibration = Calibration.from_json(values["calibration"]) if values["calibration"] else None
-            return IndexSettings(**values | {"calibration": calibration})
-    except FileNotFoundError:
-        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return from_json(IndexSettings, values)
+    except ValueError as error:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
     raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,36 @@ def test_the_default_configuration_is_accepted(monkeypatch, tmp_path):
     assert accelerator.num_processes == 1
     # The main process would send all codes of a lexical channel in every step.
     assert accelerator.ddp_handler is not None and not accelerator.ddp_handler.broadcast_buffers
+
+
+RANK_0 = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"RANK": "x"}, "environment variable RANK: x: expected a whole number from -1 to "),
+        ({"LOCAL_RANK": "1.5"}, "environment variable LOCAL_RANK: 1.5: expected a whole number"),
+        ({"WORLD_SIZE": "0"}, "environment variable WORLD_SIZE: 0: expected a whole number from 1 to "),
+        ({"OMPI_COMM_WORLD_SIZE": "two"}, "environment variable OMPI_COMM_WORLD_SIZE: two: expected"),
+        (RANK_0 | {"MASTER_PORT": "65536"}, "environment variable MASTER_PORT: 65536: expected a whole number from 0"),
+        (RANK_0 | {"RANK": "5"}, "environment variable RANK: 5, but WORLD_SIZE is 2, and ranks count from 0"),
+        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, "could not be started (.*MASTER_ADDR"),
+    ],
+)
+def test_variables_that_no_launcher_sets_are_named(monkeypatch, tmp_path, environment, message):
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=message.replace("(", r"\(")):
+        start_accelerator(Arguments(output_dir=str(tmp_path)))
+
+
+def test_a_port_in_use_is_named(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for name, value in (RANK_0 | {"MASTER_PORT": str(port)}).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(InputError, match=f"MASTER_PORT {port}: another process listens there already; end it, or"):
+            start_accelerator(Arguments(output_dir=str(tmp_path)))

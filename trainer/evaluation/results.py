@@ -10,6 +10,7 @@ import yaml
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files, replace_files
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS
@@ -27,13 +28,7 @@ def read_results(path: Path) -> dict[str, Any]:
         InputError: the file is missing or damaged, or is not a JSON object.
     """
     check_files(path.parent, [path.name])
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not readable as JSON ({error}); restore it, or write it again") from error
-    if not isinstance(results, dict):
-        raise InputError(f"{path}: expected a JSON object; restore it, or write it again")
-    return results
+    return read_object(path)
 
 
 def read_run_results(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files, replace_files
+from data_scripts.files.json_files import read_object
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
 from trainer.evaluation.registry import EvaluationInputs, Evaluator
@@ -219,12 +220,9 @@ def add_route(model: Path, matrix: np.ndarray) -> None:
 
 
 def _read_router(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(config["structure"], dict) and isinstance(config["types"], dict):
-            return config
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    config = read_object(path, "train the model or download it again")
+    if isinstance(config.get("structure"), dict) and isinstance(config.get("types"), dict):
+        return config
     raise InputError(f"{path}: not the configuration of a sentence-transformers Router; train or download it again")
 
 

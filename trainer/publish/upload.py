@@ -14,6 +14,7 @@ import modeling_convsim
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files, find_damage, replace_files
 from data_scripts.files.hub import check_repository_id, upload
+from data_scripts.files.json_files import read_object
 from trainer.evaluation.results import read_run_results, read_settings
 from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.folder import verify_folder
@@ -124,8 +125,8 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
     if damage := find_damage(index):
         raise InputError(f"--index {index}: {damage}; rebuild the index")
     try:
-        settings = json.loads((index / "index.json").read_text(encoding="utf-8")) | {"model": hub_model_id}
-    except (OSError, ValueError, TypeError) as error:
+        settings = read_object(index / "index.json") | {"model": hub_model_id}
+    except InputError as error:
         raise InputError(
             f"--index: {index} is not the folder of an index: {error}; "
             "expected what `python -m modeling_convsim.suggestion build` writes"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import check_own_text
 from trainer.report.plan import read_plan, run_plan
@@ -41,7 +41,9 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="YAML file of runs to train first, such as trainer/report/small.yaml"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="with --plan: runs that train at a time (default: 1)")
+    parser.add_argument(
+        "--jobs", type=whole_number(1), metavar="N", help="with --plan: runs that train at a time (default: 1)"
+    )
     parser.add_argument(
         "--data",
         type=Path,
@@ -60,8 +62,6 @@ def report(args: Namespace) -> int:
     Raises:
         InputError: a mistake in the options, the plan or the runs.
     """
-    if args.jobs is not None and args.jobs < 1:
-        raise InputError(f"--jobs {args.jobs}: expected 1 or more")
     if args.jobs and not args.plan:
         raise InputError(f"--jobs {args.jobs}: only a plan trains runs; name one with --plan, or drop --jobs")
     if not args.runs and not args.plan:

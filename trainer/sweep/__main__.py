@@ -13,8 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
-from data_scripts.files.errors import InputError
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
 from data_scripts.files.storage import check_own_text, make_folder, write_text
 from trainer.evaluation.results import read_run_results
 from trainer.sweep.plan import PlannedRun, expand_variations
@@ -45,7 +44,11 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("--grid", action="store_true", help="run every combination of the values instead")
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time, which share the cores (default: %(default)s)"
+        "--jobs",
+        type=whole_number(1),
+        default=1,
+        metavar="N",
+        help="runs at a time, which share the cores (default: %(default)s)",
     )
     parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the sweep's folder")
     return parser
@@ -58,8 +61,6 @@ def sweep(argv: list[str]) -> int:
         InputError: an option or a setting of any run is wrong; raised before anything runs.
     """
     args, overrides = build_parser().parse_known_args(argv)
-    if args.jobs < 1:
-        raise InputError(f"--jobs {args.jobs}: expected 1 or more")
     runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
     for run in runs:
         run.check_settings()

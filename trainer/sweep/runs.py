@@ -91,7 +91,8 @@ def _start(job: Job, threads: int) -> subprocess.Popen:
 def threads_per_job(at_a_time: int) -> int:
     """Threads for each of `at_a_time` jobs: its share of OMP_NUM_THREADS if that is set, else of the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(os.environ.get("OMP_NUM_THREADS") or cores) // at_a_time)
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, (int(given) if given.isdecimal() else cores) // at_a_time)  # it may be a list
 
 
 def last_line(log: Path) -> str:

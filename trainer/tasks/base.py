@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trainer.data.token_cache import TokenColumn
     from trainer.tasks.encoding import ScoreTeachers
 
+MAX_WEIGHT = 1_000_000  # a sampling weight; their sum is finite
 TASKS: dict[str, type[Task]] = {}
 """Registered tasks: name, as in the option `tasks` -> class."""
 
@@ -199,8 +200,8 @@ def validate_tasks(arguments: Arguments) -> None:
 def _validate_weight(name: str, weight: object, arguments: Arguments) -> None:
     if name not in TASKS:
         raise InputError(f"tasks has '{name}'{suggest(name, TASKS)}; expected one of {', '.join(TASKS)}")
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
-        raise InputError(f"tasks gives '{name}' the sampling weight {weight!r}; expected a number of 0 or more")
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= MAX_WEIGHT:
+        raise InputError(f"tasks gives '{name}' the sampling weight {weight!r}; expected a number from 0 to 1,000,000")
     required = TASKS[name].required_option
     if weight and not getattr(arguments, required):
         raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")

@@ -5,7 +5,7 @@ import logging
 import shutil
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +13,7 @@ from typing import Any
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, find_damage, list_files, replace_folder, write_checksums
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import report_write_errors, temporary_path
 from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.context import Progress, RunContext
@@ -147,11 +148,9 @@ def _check_unchanged(folder: Path, recorded: Mapping[str, Any], now: Progress) -
 
 def _read_progress(checkpoint: Path) -> dict[str, Any]:
     """Return the progress that a checkpoint stores; nothing if it is damaged."""
-    try:
-        progress = json.loads((checkpoint / "progress.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return progress if isinstance(progress, dict) else {}
+    with suppress(InputError):
+        return read_object(checkpoint / "progress.json")
+    return {}
 
 
 def check_shared_folder(folder: Path) -> None:

@@ -43,7 +43,15 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
     else:
         model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
-        model = model_class(_new_config(arguments, model_class.config_class, len(tokenizer), **special))
+        config = _new_config(arguments, model_class.config_class, len(tokenizer), **special)
+        try:
+            model = model_class(config)
+        except RuntimeError as error:
+            if "allocate memory" not in str(error):
+                raise
+            raise InputError(
+                "model_config: there is not enough memory for a model of these sizes; lower them"
+            ) from None
     model.config.language = list(arguments.language)
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(

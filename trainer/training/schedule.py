@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from data_scripts.files.errors import InputError
-from trainer.arguments import Arguments, table_learning_rate_ratio
+from trainer.arguments import MAX_STEPS, Arguments, table_learning_rate_ratio
 
 AVERAGED = 10  # steps between averaged weights: those of successive steps hardly differ
 
@@ -20,6 +20,9 @@ class Schedule:
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         assert arguments.max_steps is not None  # `train` computes it from `epochs`
+        if arguments.max_steps > MAX_STEPS:
+            steps = f"epochs is {arguments.epochs}, which takes {arguments.max_steps:,} steps"
+            raise InputError(f"{steps}; expected {MAX_STEPS:,} steps or less")
         self.steps = arguments.max_steps
         self.first_averaged_step = math.ceil(arguments.average_from * arguments.max_steps)
         """The first step whose weights may be averaged; `steps` if none are."""

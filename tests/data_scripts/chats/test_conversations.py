@@ -587,5 +587,6 @@ def test_a_negative_number_of_earlier_turns_is_refused(tmp_path, capsys):
         ["inspect"],
         ["reddit", "-o", str(tmp_path / "out")],
     ):
-        assert main([command[0], str(chat), *command[1:], "--context", "-1"]) == 2
-        assert "error: --context -1: expected 0 or more\n" in capsys.readouterr().err
+        with pytest.raises(SystemExit, match="2"):
+            main([command[0], str(chat), *command[1:], "--context", "-1"])
+        assert "error: argument --context: -1: expected a whole number from 0 to " in capsys.readouterr().err

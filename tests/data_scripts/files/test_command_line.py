@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.command_line import run_stoppable
+from data_scripts.files.command_line import LARGEST, ArgumentParser, number, run_stoppable, whole_number
 from data_scripts.files.storage import new_file
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -142,6 +142,29 @@ def test_a_worker_ends_with_its_parent_alone():
         assert parent.stdout.read() == ""  # which ends when the worker has closed it, too
 
 
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong", "expected"),
+    [
+        (whole_number(0), {"0": 0, " 12 ": 12, "2147483647": LARGEST},
+         ["-1", "2147483648", "1.0", "x", "nan", "9" * 5000], "a whole number from 0 to 2,147,483,647"),
+        (whole_number(1, 8), {"8": 8}, ["0", "9", ""], "a whole number from 1 to 8"),
+        (number(0, 1), {"0": 0.0, "1": 1.0, "1e-3": 0.001}, ["-0.1", "1.1", "nan", "inf", "-inf", "x"],
+         "a number from 0 to 1"),
+        (number(0, 1, exclusive=True), {"0.5": 0.5}, ["0", "1", "nan"], "a number above 0 and below 1"),
+    ],
+)  # fmt: skip
+def test_a_number_outside_of_its_range_is_refused_in_one_line(capsys, kind, right, wrong, expected):
+    parser = ArgumentParser(prog="program")
+    parser.add_argument("--size", type=kind)
+    assert {text: parser.parse_args([f"--size={text}"]).size for text in right} == right
+    for text in wrong:
+        with pytest.raises(SystemExit, match="2"):
+            parser.parse_args([f"--size={text}"])
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: argument --size: {text[:9]}") and error.count("\n") == 1
+        assert error.endswith(f": expected {expected} (options: program --help)\n")
+
+
 def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked_objects(tmp_path):
     (tmp_path / "c.csv").write_text("input,response\nHello,Hi\n")
     words = ["-m", "data_scripts", "conversations", str(tmp_path / "c.csv"), "-o", str(tmp_path / "out")]
@@ -153,7 +176,7 @@ def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked
 WRITER = """
 import logging, sys
 from tqdm import tqdm
-from data_scripts.files.command_line import run_stoppable
+from data_scripts.files.command_line import LARGEST, ArgumentParser, number, run_stoppable, whole_number
 from data_scripts.files.storage import write_text
 
 def command():

@@ -91,6 +91,23 @@ def test_a_damaged_file_is_named(index, name):
         assert read_index(index).replies.texts == ["old"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("model", 7, "model is 7, expected a text"),
+        ("duplicate_cosine", "x", "duplicate_cosine is 'x', expected a number"),
+        ("duplicate_cosine", 0, "duplicate_cosine is 0, expected a number above 0, at most 1"),
+        ("message_weight", -1, "message_weight is -1, expected 0 or more"),
+        ("calibration", {"threshold": 1}, "calibration.coverage is missing"),
+    ],
+)
+def test_a_setting_that_was_edited_wrongly_is_named(index, name, value, message):
+    settings = json.loads((index / "index.json").read_text()) | {name: value}
+    (index / "index.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=rf"cannot open the index .*: index.json is damaged \({message}"):
+        storage.read_settings(index)
+
+
 def test_an_index_without_examples_is_opened(index):
     write_settings(index, storage.replace(SETTINGS, examples=["hello"]))
     assert read_index(index).settings.examples == ["hello"]

@@ -26,7 +26,6 @@ def test_a_report_of_a_plan_names_failed_runs_and_has_exit_code_1(tmp_path, monk
     [
         ([], "name RUNS, or a --plan that trains them"),
         (["nowhere"], "nowhere: expected a finished run"),
-        (["nowhere", "--jobs", "0"], "--jobs 0: expected 1 or more"),
         (["nowhere", "--jobs", "2"], "--jobs 2: only a plan trains runs; name one with --plan"),
         (["--plan", "nowhere.yaml"], "nowhere.yaml: not readable as YAML"),
     ],
