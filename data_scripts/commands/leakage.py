@@ -42,6 +42,7 @@ from data_scripts.files.datasets import existing_folder
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder, verify_dataset
 from data_scripts.files.json_files import read_object
+from data_scripts.files.storage import resolve_links
 from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     files = sorted(existing_folder(args.folder).glob("train-*.parquet"))
     if not files:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
-    if args.output and args.output.resolve() == args.folder.resolve():
+    if args.output and resolve_links(args.output) == resolve_links(args.folder):
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     verify_dataset(args.folder)
     try:

@@ -29,6 +29,7 @@ from data_scripts.files.storage import (
     new_file,
     open_stream,
     report_write_errors,
+    resolve_links,
     temporary_path,
     upload,
     write_text,
@@ -178,7 +179,7 @@ def new_folder(
         InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
             writes it, or it cannot be written.
     """
-    output = output.resolve()
+    output = resolve_links(output)
     check_replaceable(output, overwrite, kind)
     with staged_folder(output, shared) as (folder, scratch):
         yield folder, scratch
@@ -201,7 +202,7 @@ def staged_folder(output: Path, shared: bool = False) -> Iterator[tuple[Path, Pa
         with _staged_for_storage(output, shared) as staged:
             yield staged
         return
-    output = output.resolve()
+    output = resolve_links(output)
     make_folder(output.parent)
     with locked(output, lock_beside(output)):
         for left in output.parent.iterdir():

@@ -186,6 +186,22 @@ LIBRARY_MESSAGES = {os.strerror(code): code for code in (errno.ENOSPC, errno.EFB
 )
 
 
+def resolve_links(path: Path) -> Path:
+    """The path that a path with links leads to.
+
+    Raises:
+        InputError: a link leads to itself.
+    """
+    try:
+        resolved = path.resolve()
+        is_loop = not is_url(path) and resolved.is_symlink()  # Python 3.13 raises no error
+    except (OSError, RuntimeError):
+        is_loop = True
+    if is_loop:
+        raise InputError(f"{path}: is a link that leads to itself, or below one; delete the link, or name another path")
+    return resolved
+
+
 def temporary_path(path: Path) -> Path:
     """A new name beside `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
@@ -214,7 +230,7 @@ def new_file(path: Path) -> Iterator[Path]:
                 yield temporary
                 upload(temporary, path)
         return
-    path = path.resolve()  # what a link names is replaced, not the link
+    path = resolve_links(path)  # what a link names is replaced, not the link
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; name another one")
     temporary = temporary_path(path)

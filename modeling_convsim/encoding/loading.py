@@ -20,8 +20,10 @@ from transformers import (
 from transformers.utils import logging
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, find_damage
 from data_scripts.files.hub import hub_problem
+from data_scripts.files.json_files import read_object
 from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 
@@ -142,6 +144,19 @@ def check_model_files(folder: Path, name: str) -> None:
     for required in ("config.json", "model.safetensors", "tokenizer.json"):
         if not {required, f"{required}.index.json"} & set(files):
             raise ValueError(f"{name} holds no {required}: expected the folder of a saved model and its tokenizer")
+    if problem := tokenizer_problem(folder):
+        raise ValueError(f"cannot open the model {name}: {problem}")
     if damage := find_damage(folder, files):
         remedy = f"restore it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
         raise ValueError(f"cannot open the model {name}: {damage}; {remedy}")
+
+
+def tokenizer_problem(folder: Path) -> str | None:
+    """Why the tokenizer of a folder cannot be loaded: one without a vocabulary ends the process in tokenizers."""
+    path = folder / "tokenizer.json"
+    try:
+        if not path.is_file() or read_object(path)["model"]["vocab"]:
+            return None
+    except (InputError, KeyError, TypeError):  # of which tokenizers raises an exception
+        return None
+    return "its tokenizer.json holds no vocabulary: save the tokenizer that the model was trained with"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data_scripts.files.records import JSON_LINES, TABS, Columns, form_of, read_records
-from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files
+from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
 from data_scripts.files.texts import UNPACK, BrokenLines, TextFile, decoded_lines, text_lines
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
@@ -168,7 +168,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             count += len(vectors)
             yield [pending.popleft() for _ in vectors], vectors
 
-    output = output.resolve()
+    output = resolve_links(output)
     with locked(output, lock_beside(output)):
         remove_temporary_files(output.parent, output)
         with new_file(output) as temporary:

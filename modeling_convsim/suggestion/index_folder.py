@@ -7,7 +7,7 @@ from pathlib import Path
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, staged_folder
 from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import lock_beside, locked, make_folder
+from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links
 
 INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
 INDEX_KEYS = frozenset({"model", "weights_sha256", "side", "replies", "duplicate_cosine", "calibration"})
@@ -38,7 +38,7 @@ def lock_index(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: Another process holds the lock, or it cannot be created.
     """
-    folder = folder.resolve()
+    folder = resolve_links(folder)
     make_folder(folder.parent)
     with locked(folder, lock_beside(folder)):
         yield

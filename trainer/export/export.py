@@ -19,6 +19,7 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
+from data_scripts.files.storage import resolve_links
 from data_scripts.public.stsb import load_stsb
 from data_scripts.sample.generate import make_nli, read_premises
 from modeling_convsim.encoding import Encoder
@@ -254,7 +255,7 @@ def record(report: Mapping[str, Any], run: Path, output: Path) -> None:
         InputError: the run's files cannot be read or written.
     """
     measured = {name: report[name] for name in RECORDED if name in report}
-    model, output = (run / "model").resolve(), output.resolve()
+    model, output = resolve_links(run / "model"), resolve_links(output)
     if output.is_relative_to(model):
         measured["folder"] = output.relative_to(model).as_posix()
     update_results(run / "results.json", {"export": {_name_of(report): measured}})

@@ -8,8 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.storage import check_own_text, new_file, remove_temporary_files, write_text
+from data_scripts.files.storage import (
+    check_own_text,
+    new_file,
+    remove_temporary_files,
+    resolve_links,
+    write_text,
+)
 from tests.killing import kill_at_each_call
 
 
@@ -95,3 +102,15 @@ def test_a_parquet_file_that_fails_keeps_the_old_one_and_a_user_s_file_like_a_te
         raise RuntimeError
     assert pq.read_table(tmp_path / "a.parquet")["text"].to_pylist() == ["old"]
     assert names(tmp_path) == ["a.parquet", "a.parquet.partial"]
+
+
+def test_an_output_that_is_a_link_to_itself_is_refused_and_stays(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "good").symlink_to(tmp_path / "missing")
+    for path in (tmp_path / "loop", tmp_path / "loop" / "file"):
+        with pytest.raises(InputError, match="is a link that leads to itself"):
+            write_text(path, "new")
+        with pytest.raises(InputError, match="is a link that leads to itself"), new_folder(path, overwrite=True):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "loop"] and (tmp_path / "loop").is_symlink()
+    assert resolve_links(tmp_path / "good") == (tmp_path / "missing").resolve()

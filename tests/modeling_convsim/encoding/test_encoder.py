@@ -311,9 +311,12 @@ def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, threads, m
 @pytest.mark.parametrize("kind", ["dan_input_network", "transformer", "dan"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_vectors_have_the_norms_of_float32(kind, dtype, tiny_tokenizer):
-    model = build(kind).to(dtype)
-    encoder = Encoder(model, tiny_tokenizer)
+    model = build(kind)
+    learned = np.linalg.norm(Encoder(model, tiny_tokenizer).encode(TEXTS, "response"), axis=1)
+    encoder = Encoder(model.to(dtype), tiny_tokenizer)
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS, "response"), axis=1), learned, rtol=0.03)
+    assert model.config.normalize_response or (abs(learned - 1) > 0.1).all()
     if model.config.normalize_response:
         for side in ("response", "query"):
             np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS, side), axis=1), 1, rtol=1e-6)

@@ -49,11 +49,12 @@ def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():
 
 
 @pytest.mark.parametrize("diversity", [0, 0.3, 1])
-def test_diverse_texts_agree_with_a_loop_over_marginal_relevance(diversity):
+@pytest.mark.parametrize(("lowest", "highest"), [(0, 1), (0.8, 0.9), (-3, -1)])
+def test_diverse_texts_agree_with_a_loop_over_marginal_relevance(diversity, lowest, highest):
     generator = np.random.default_rng(0)
     embeddings = generator.standard_normal((12, 3))
     embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
-    scores = np.sort(generator.random(12))[::-1]
+    scores = np.sort(generator.uniform(lowest, highest, 12))[::-1]
     expected = [0]
     while len(expected) < 5:
         values = {

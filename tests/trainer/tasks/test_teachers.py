@@ -160,3 +160,21 @@ def test_the_scale_minimizes_the_loss_of_the_true_responses(pairs, monkeypatch):
 def test_the_scale_of_a_teacher_that_says_nothing_is_the_smallest():
     unrelated = np.stack([noisy_pairs(200, 0)[0], noisy_pairs(200, 0)[0][::-1]])
     assert calibrated_scale(*unrelated) == 1
+
+
+def test_each_pair_counts_the_same_in_the_calibrated_scale_also_in_a_short_last_part():
+    """1,000 pairs and ten, which have perfect cosines and alone would want a large scale."""
+    generator = np.random.default_rng(0)
+    inputs, responses = generator.standard_normal((2, 1_010, 64))
+    responses[1_000:] = inputs[1_000:]
+    inputs, responses = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (inputs, responses))
+
+    def losses(start: int, end: int, scale: float) -> np.ndarray:
+        cosines = scale * inputs[start:end] @ responses[start:end].T
+        return np.log(np.exp(cosines).sum(axis=1)) - np.diag(cosines)
+
+    scales = np.geomspace(1, 100, 41)
+    total = [losses(0, 1_000, scale).sum() + losses(1_000, 1_010, scale).sum() for scale in scales]
+    assert calibrated_scale(inputs, responses) == scales[np.argmin(total)]
+    of_means = [losses(0, 1_000, scale).mean() + losses(1_000, 1_010, scale).mean() for scale in scales]
+    assert scales[np.argmin(of_means)] > 2 * scales[np.argmin(total)]
