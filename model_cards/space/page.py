@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import ThresholdRow, choose_examples
-from modeling_convsim.suggestion.reply_index import Suggestion
+from modeling_convsim.suggestion.reply_search import Suggestion
 
 FOLDER = Path(__file__).parent
 MAX_COMPARED = 50  # sentences; a larger table is not readable

@@ -27,7 +27,8 @@ from modeling_convsim.suggestion.calibration import (
     tabulate_thresholds,
 )
 from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
-from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
+from modeling_convsim.suggestion.reply_index import ReplyIndex
+from modeling_convsim.suggestion.reply_search import DIVERSITY
 from modeling_convsim.suggestion.search import import_extra
 from modeling_convsim.suggestion.storage import IndexSide
 

@@ -12,7 +12,7 @@ from modeling_convsim.encoding import __main__ as encoding
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion import __main__ as suggestion
 from tests.modeling_convsim.encoding.test_encoder import TEXTS
-from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts
+from tests.modeling_convsim.suggestion.texts import QUERIES, make_texts
 from tests.modeling_convsim.tiny_models import DAN, build, save
 
 REPLIES = make_texts(120)

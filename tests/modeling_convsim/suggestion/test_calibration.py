@@ -13,7 +13,7 @@ from modeling_convsim.suggestion.calibration import (
     choose_threshold,
     tabulate_thresholds,
 )
-from tests.modeling_convsim.suggestion.test_suggestion import make_texts
+from tests.modeling_convsim.suggestion.texts import make_texts
 
 
 def lower_bound(right: int, suggestions: int, confidence: float = 0.9) -> float:

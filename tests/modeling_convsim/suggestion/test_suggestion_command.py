@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.__main__ import main
-from tests.modeling_convsim.suggestion.test_suggestion import make_texts
+from tests.modeling_convsim.suggestion.texts import make_texts
 from tests.modeling_convsim.tiny_models import build, save
 
 

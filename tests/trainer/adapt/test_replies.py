@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from tests.modeling_convsim.suggestion.test_suggestion import make_texts
+from tests.modeling_convsim.suggestion.texts import make_texts
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.replies import (
