@@ -29,6 +29,7 @@ from data_scripts.commands import Command, command_parser, find_commands
 from data_scripts.files.command_line import add_output_argument, disk_path, suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import digest_of
+from data_scripts.files.hub import TOO_SLOW, is_slow
 from data_scripts.files.storage import lock_beside, locked, make_folder
 from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
 
@@ -211,6 +212,8 @@ def _read_with_retries(client: httpx.Client, address: str, part: Path) -> None:
 
 def _read(client: httpx.Client, address: str, part: Path) -> None:
     """Append what is missing to the partial file, or start again if the server sends the whole file."""
+    import httpx
+
     start = part.stat().st_size if part.is_file() else 0
     # Without compression of the transfer, positions are those in the file.
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
@@ -227,9 +230,12 @@ def _read(client: httpx.Client, address: str, part: Path) -> None:
             part.open("ab" if start else "wb") as file,
             tqdm(total=total, initial=start, unit="B", unit_scale=True, delay=1, desc=part.stem) as bar,
         ):
+            started = time.monotonic()
             for block in response.iter_raw():
                 file.write(block)
                 bar.update(len(block))
+                if is_slow(started, response.num_bytes_downloaded):
+                    raise httpx.ReadTimeout(f"the server {TOO_SLOW}")
 
 
 def _first_byte(response: httpx.Response) -> int:

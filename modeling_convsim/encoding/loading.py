@@ -22,7 +22,7 @@ from transformers.utils import logging
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, find_damage
-from data_scripts.files.hub import hub_problem
+from data_scripts.files.hub import hub_problem, no_slow_downloads
 from data_scripts.files.json_files import read_object
 from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
@@ -59,14 +59,15 @@ def download_model(
         ValueError: The model cannot be downloaded; the message says why, and what to do.
     """
     try:
-        folder = snapshot_download(
-            model_id,
-            revision=revision,
-            token=token,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-            allow_patterns=list(FILES),
-        )
+        with no_slow_downloads():
+            folder = snapshot_download(
+                model_id,
+                revision=revision,
+                token=token,
+                cache_dir=cache_dir,
+                local_files_only=local_files_only,
+                allow_patterns=list(FILES),
+            )
     except errors.HFValidationError as error:
         raise ValueError("no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION") from error
     except (errors.HTTPError, OSError, RuntimeError) as error:

@@ -4,6 +4,7 @@ import hashlib
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from data_scripts.commands import download
 from data_scripts.commands.download import ATTEMPTS, download_file, unpack_members
+from data_scripts.files import hub
 from data_scripts.files.errors import InputError
 
 CONTENT = bytes(range(256)) * 1000
@@ -20,8 +22,8 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 class Server(ThreadingHTTPServer):
     """Serves `CONTENT`; each request takes one of `faults`: a status, or what happens.
 
-    "hang": no answer; "cut": half of it; "whole" and "other": the range is ignored, which the
-    answer states or not.
+    "hang": no answer; "drip": a byte now and then; "cut": half of it; "whole" and "other": the
+    range is ignored, which the answer states or not.
     """
 
     daemon_threads = True
@@ -58,6 +60,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if fault == "drip":
+            with suppress(OSError):
+                for byte in data:
+                    self.wfile.write(bytes([byte]))
+                    self.server.ended.wait(0.02)
+            return
         self.wfile.write(data[:100_000] if fault == "cut" else data)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -136,6 +144,15 @@ def test_failures_name_the_address_and_the_cause(
         download_file(server.address, tmp_path / "file.bin")
     assert str(raised.value).startswith(f"{server.address}: ") and message in str(raised.value)
     assert len(server.ranges) == requests
+
+
+def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "SLOW_SECONDS", 0.1)
+    server.faults = ["drip"] * ATTEMPTS
+    with pytest.raises(InputError, match=r"\(the server sends fewer than 1,000 bytes per second, \d times\)"):
+        download_file(server.address, tmp_path / "file.bin", "")
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
 """Models of the Hub: options of downloads, and the causes of errors."""
 
 import os
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +14,7 @@ import numpy as np
 import pytest
 from huggingface_hub import errors
 
+from data_scripts.files import hub as hub_module
 from data_scripts.files.hub import hub_problem
 from modeling_convsim import Encoder
 from modeling_convsim.suggestion import ReplyIndex
@@ -146,3 +151,23 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(ValueError, match=rf"^cannot open the model {tmp_path}: {tmp_path} cannot be read \(Permission"):
         Encoder.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("whole", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"])
+def test_a_server_that_sends_a_byte_now_and_then_is_not_waited_for(hub, monkeypatch, whole):
+    def drip() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                connection.sendall(whole)
+                with suppress(OSError):
+                    while True:
+                        connection.sendall(b"H")
+                        time.sleep(0.05)
+
+    monkeypatch.setattr(hub_module, "SLOW_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, daemon=True).start()
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(ValueError, match="cannot open the model me/model: the Hub sends fewer than 1,000 bytes"):
+            Encoder.from_pretrained("me/model")
