@@ -102,14 +102,22 @@ def encode_in_processes(
         processes: How many to start; they share the threads that torch may use.
 
     Raises:
-        ChildProcessError: One of them ended, for example because the system killed it when memory ran out.
+        ChildProcessError: One of them ended, for example because the system killed it when memory ran out, or there is
+            too little shared memory.
     """
     threads = max(torch.get_num_threads() // processes, 1)
     context = _Context()
-    if model.device.type == "cpu":
-        model.share_memory()
-    counter = context.Value("i", 0)
-    with ProcessPoolExecutor(processes, context, _start_process, (make_encoder, model, counter, threads)) as executor:
+    try:
+        if model.device.type == "cpu":
+            model.share_memory()
+        counter = context.Value("i", 0)
+        executor = ProcessPoolExecutor(processes, context, _start_process, (make_encoder, model, counter, threads))
+    except (OSError, RuntimeError) as error:
+        raise ChildProcessError(
+            f"the model does not fit into the shared memory of {processes} encoding processes (/dev/shm): use one "
+            "process, or give a container more of it (docker run --shm-size)"
+        ) from error
+    with executor:
         encode = partial(_encode_in_process, options=options)
         try:
             yield from _map_in_order(executor, encode, windows, 2 * processes)

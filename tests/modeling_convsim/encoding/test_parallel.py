@@ -21,6 +21,7 @@ from modeling_convsim.encoding import Encoder, parallel
 from modeling_convsim.encoding.__main__ import main
 from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.encoding.parallel import single_threaded_pool, split_windows
+from modeling_convsim.encoding.text_files import write_vectors
 from tests.modeling_convsim.encoding.test_encoder import TEXTS
 from tests.modeling_convsim.tiny_models import build
 
@@ -63,6 +64,18 @@ def test_a_process_that_is_lost_after_an_error_does_not_keep_the_others_waiting(
     windows = [[text] for text in [*first, "killed", "c", "d", "e"]]
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor, pytest.raises(error):
         list(parallel._map_in_order(executor, encode_or_fail, iter(windows), 5))
+
+
+def test_too_little_shared_memory_is_named_with_the_remedy(encoder, monkeypatch, tmp_path):
+    def full(model: torch.nn.Module) -> None:
+        raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)")
+
+    monkeypatch.setattr(type(encoder.model), "share_memory", full)
+    with pytest.raises(ChildProcessError, match=r"shared memory of 2 encoding processes .*: use one process"):
+        encoder.encode(["hello"], processes=2)
+    with pytest.raises(ChildProcessError, match="use one process"):  # and not that the output's disk is full
+        write_vectors(tmp_path / "v.npy", ["hello"], lambda texts: encoder.stream(texts, processes=2))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_process_takes_the_next_gpu_and_its_share_of_threads(monkeypatch):
