@@ -60,22 +60,16 @@ def build_parser() -> ArgumentParser:
 
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
-        logging.getLogger(library).setLevel(logging.WARNING)
 
     def execute() -> int:
         args = build_parser().parse_args(arguments)
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
+            logging.getLogger(library).setLevel(logging.WARNING)
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
-        try:
-            options = ConversationOptions.from_arguments(args)
-            adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune)
-        except KeyboardInterrupt as stopped:  # during training, a signal has a message and an exit code
-            if not hasattr(stopped, "exit_code"):
-                raise
-            print(f"error: {stopped}", file=sys.stderr)
-            return int(stopped.exit_code)
+        options = ConversationOptions.from_arguments(args)
+        adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune)
         return 0
 
     return run_stoppable(execute)

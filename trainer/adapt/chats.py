@@ -51,6 +51,8 @@ def adapt_to_chats(
 
     Fewer than 50 pairs cannot adapt a model: the index of their replies has the base as it is.
 
+    What an earlier call has left that was stopped is done again.
+
     Args:
         files: the logs.
         options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
@@ -138,12 +140,18 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
             f"--output {folder}: exists and is not the folder of a run (no {RECORD} there); name another folder, or "
             "delete this one yourself"
         )
-    if is_used and (folder / "results.json").exists() and not overwrite:
+    if is_used and _is_finished(folder) and not overwrite:
         raise InputError(
             f"--output {folder}: holds a finished run; name another folder, or replace it with --overwrite"
         )
     make_folder(folder)
     write_record(folder, KIND)
+
+
+def _is_finished(folder: Path) -> bool:
+    """Whether a folder holds a finished run: the training of one that also reads logs ends before its index is built."""
+    results = folder / "results.json"
+    return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
 
 def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any]) -> dict[str, Any]:

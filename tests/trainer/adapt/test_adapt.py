@@ -145,7 +145,10 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, name, content, messa
 def test_a_finished_run_is_replaced_only_on_request(tmp_path):
     prepare_folder(tmp_path / "run", overwrite=False)
     prepare_folder(tmp_path / "run", overwrite=False)  # an unfinished one
-    (tmp_path / "run" / "results.json").write_text("{}")
+    (tmp_path / "run" / "pairs").mkdir()
+    (tmp_path / "run" / "results.json").write_text('{"adaptation": {}}')  # stopped after its training
+    prepare_folder(tmp_path / "run", overwrite=False)
+    (tmp_path / "run" / "results.json").write_text('{"chats": {}}')
     with pytest.raises(InputError, match=r"holds a finished run; .* replace it with --overwrite"):
         prepare_folder(tmp_path / "run", overwrite=False)
     prepare_folder(tmp_path / "run", overwrite=True)
