@@ -25,6 +25,7 @@ from model2vec.train import StaticModelForPairSimilarity
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from transformers import AutoModel, BertConfig
 
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.commands.tokenizer import train_tokenizer
@@ -33,6 +34,8 @@ from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
 from trainer.adapt.adaptation import adapt
+from trainer.adapt.chats import MOST_TOKENS
+from trainer.adapt.comparison import PEER
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
 from trainer.adapt.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.command_line import parse_arguments
@@ -52,15 +55,24 @@ Score = Callable[[Material, Dataset, Queries], Scores]
 
 def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base, adapted with the preset `adapt`."""
+    return _adapt(material, str(base_of(material)), rows, queries)
+
+
+def frozen(material: Material, rows: Dataset, queries: Queries) -> Scores:
+    """all-MiniLM-L6-v2, adapted with the preset `adapt`: frozen, with new heads."""
+    source = PEER if material.real else str(_folder(material) / "backbone")
+    return _adapt(material, source, rows, queries, "--max_tokens", str(MOST_TOKENS if material.real else 16))
+
+
+def _adapt(material: Material, source: str, rows: Dataset, queries: Queries, *options: str) -> Scores:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "pairs")
         data.mkdir()
         rows.to_parquet(data / "train-00000-of-00001.parquet")
-        words = ["--initialize_from", str(base_of(material)), "--pairs", str(data)]
+        words = ["--initialize_from", source, "--pairs", str(data), *options]
         words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-        adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
-        encoder = Encoder.from_pretrained(f"{folder}/run/model")
+        encoder = adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words])).open(Path(folder, "run/model"))
         return [score(encoder, queries, weights) for weights in ((), encoder.model.config.context_weights)]
 
 
@@ -123,6 +135,7 @@ def model2vec(material: Material, rows: Dataset, queries: Queries) -> Scores:
 
 SYSTEMS: dict[str, tuple[str, Score]] = {
     "ours": ("ours", adapted),
+    "frozen": ("all-MiniLM-L6-v2 adapted, frozen", frozen),
     "base": ("the base as it is", base),
     "bm25": ("BM25", bm25),
     "tfidf": ("TF-IDF", tfidf),
@@ -252,7 +265,12 @@ def prepare_synthetic(material: Material) -> None:
         response_residual=True, normalize_response=True,
     )  # fmt: skip
     ConvSimDanForMultitask(config).save_pretrained(base_of(material))
-    material.tokenizer(material.words).save_pretrained(base_of(material))
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    AutoModel.from_config(BertConfig(vocab_size=material.words, **sizes)).save_pretrained(
+        _folder(material) / "backbone"
+    )
+    for path in (base_of(material), _folder(material) / "backbone"):
+        material.tokenizer(material.words).save_pretrained(path)
 
 
 def read_pairs(pairs: Path, *splits: str) -> pa.Table:
@@ -298,6 +316,11 @@ for size in SIZES:
         BENCHMARKS[name] = Benchmark(
             f"earlier turns after adapting to {size:,} pairs of a domain", "P@1", 1, _contender(who, size, True),
             _contender(other, size, not is_alone), prepare=PREPARE, interval=gain_interval,
+        )  # fmt: skip
+    for context in (False, True):
+        BENCHMARKS[f"adapt_frozen_{size}_minilm" + ("_context" if context else "")] = Benchmark(
+            f"adapting a frozen encoder to {size:,} pairs of a domain", "P@1", 1, _contender("frozen", size, context),
+            _contender("minilm", size, context), prepare=PREPARE, interval=gain_interval,
         )  # fmt: skip
     for other in ("minilm", "tuned", "static", "model2vec"):
         unit_of_mean = "P@1 within .02" if other == "tuned" else "P@1"

@@ -149,7 +149,7 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
 
 
 def _is_finished(folder: Path) -> bool:
-    """Whether a folder holds a finished run: the training of one that also reads logs ends before its index is built."""
+    """Whether a folder holds a finished run: one that reads logs has results of its training before it has an index."""
     results = folder / "results.json"
     return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
