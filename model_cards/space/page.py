@@ -281,8 +281,8 @@ def _add_suggestions(index: ReplyIndex) -> None:
     examples = _add_examples(index)
     button = gr.Button("Suggest", variant="primary")
     suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
-    has_context = bool(index.encoder.model.config.context_weights)
-    earlier = gr.Textbox("", label="Earlier messages, one per line, the oldest first", lines=2, visible=has_context)
+    label, has_context = "Earlier messages, one per line, the oldest first", index.encoder.uses_context
+    earlier = gr.Textbox("", label=label, lines=2, visible=has_context)
     with gr.Accordion("Settings", open=False):
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
         threshold = _threshold_slider(index)

@@ -70,6 +70,11 @@ class BatchEncoder:
         return self._needs_query_head or config.prompt("query") != config.prompt("input")
 
     @property
+    def uses_context(self) -> bool:
+        """Whether earlier turns of a conversation count in the vector of a text."""
+        return bool(self.model.config.context_weights)
+
+    @property
     def _needs_query_head(self) -> bool:
         return self.model.config.input_network or self.model.config.lexical_share > 0
 

@@ -318,7 +318,7 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 
 def _require_weights(index: ReplyIndex, context: str) -> None:
-    if not index.encoder.model.config.context_weights:
+    if not index.encoder.uses_context:
         raise ValueError(f"--context {context}: the model has no context_weights, so it would ignore earlier turns")
 
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder
+from modeling_convsim.encoding.joint import JointEncoder
 from modeling_convsim.suggestion.calibration import (
     RIGHT_COSINE,
     Calibration,
@@ -25,6 +26,7 @@ from modeling_convsim.suggestion.search import build_faiss, import_faiss, needs_
 from modeling_convsim.suggestion.storage import (
     IndexSettings,
     IndexSide,
+    SecondModel,
     check_weights,
     hash_weights,
     read_index,
@@ -209,6 +211,10 @@ class ReplyIndex(ReplySearch):
         write_settings(Path(folder), self._settings())
 
     def _settings(self) -> IndexSettings:
+        second = None
+        if isinstance(self.encoder, JointEncoder):
+            model = self.encoder.second.model
+            second = SecondModel(model.name_or_path, hash_weights(model), self.encoder.share)
         return IndexSettings(
             model=self.encoder.model.name_or_path,
             weights_sha256=hash_weights(self.encoder.model),
@@ -222,6 +228,7 @@ class ReplyIndex(ReplySearch):
             no_threshold=self.no_threshold,
             question_threshold=self.question_threshold,
             examples=self.examples,
+            second=second,
         )
 
     @classmethod
@@ -254,10 +261,12 @@ class ReplyIndex(ReplySearch):
         folder = Path(folder)
         settings, replies, vectors, faiss_index = read_index(folder)
         if encoder is None:
+            options = (device, dtype, settings.truncate_dim, trust_remote_code)
             try:
-                encoder = Encoder.from_pretrained(
-                    settings.model, device, dtype, settings.truncate_dim, trust_remote_code, **hub_options
-                )
+                encoder = Encoder.from_pretrained(settings.model, *options, **hub_options)
+                if settings.second:
+                    second = Encoder.from_pretrained(settings.second.model, *options, **hub_options)
+                    encoder = JointEncoder(encoder, second, settings.second.share)
             except ValueError as error:
                 moved = f"{folder} was built with it; if it has been moved, give its new folder"
                 raise ValueError(f"{error} ({moved})") from error
@@ -288,11 +297,12 @@ def _encode_halves(
 
 def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:
     """Requires the weights that an index was built with, and sets the `truncate_dim` of an encoder without one."""
-    if hash_weights(encoder.model) != settings.weights_sha256:
-        raise ValueError(
-            f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "
-            f"open it with the model that it was built with (then {settings.model}), or rebuild it"
-        )
+    second = encoder.second if isinstance(encoder, JointEncoder) else None
+    if (second is None) != (settings.second is None):
+        raise ValueError(f"{folder} was built with {'one model' if second else 'two models'}: leave `encoder` out")
+    _check_weights(folder, settings, encoder)
+    if second and settings.second:
+        _check_weights(folder, settings.second, second)
     if encoder.truncate_dim is None and settings.truncate_dim is not None:
         encoder = Encoder(encoder.model, encoder.tokenizer, settings.truncate_dim)
     size = encoder.vector_size(settings.side) + (encoder.vector_size("input") if settings.message_weight else 0)
@@ -302,3 +312,11 @@ def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, di
             "an encoder without truncate_dim, or rebuild the index"
         )
     return encoder
+
+
+def _check_weights(folder: Path, built: IndexSettings | SecondModel, encoder: Encoder) -> None:
+    if hash_weights(encoder.model) != built.weights_sha256:
+        raise ValueError(
+            f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "
+            f"open it with the model that it was built with (then {built.model}), or rebuild it"
+        )

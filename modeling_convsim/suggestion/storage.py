@@ -31,6 +31,15 @@ IndexSide = Literal["response", "input"]
 
 
 @dataclass(frozen=True)
+class SecondModel:
+    """The second model of an index that two models score: see `JointEncoder`."""
+
+    model: str
+    weights_sha256: str
+    share: float
+
+
+@dataclass(frozen=True)
 class IndexSettings:
     """The fields of index.json."""
 
@@ -46,6 +55,7 @@ class IndexSettings:
     question_threshold: float | None  # of an index of questions before it is calibrated
     consensus_weight: float = 0.0  # of the agreement with the other good replies
     examples: list[str] = field(default_factory=list)  # held-out messages, which the page offers to try
+    second: SecondModel | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError if a weight is out of range."""

@@ -6,7 +6,6 @@ did not choose the point. Half of the dev split chooses, and the other half deci
 cross-validated instead. The test split decides nothing.
 """
 
-import copy
 import dataclasses
 import json
 import logging
@@ -24,7 +23,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
-from trainer.adapt.frozen import Vectors, freeze, unfreeze
+from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.ranking import MRR, Queries, Ranks, build_queries, summarize
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
@@ -129,12 +128,13 @@ class Adaptation(Hook):
     ) -> Arguments:
         """Turn the base into the start; without a dev split, choose the point by cross-validation."""
         arguments = scale_schedule(context.arguments, len(tasks[TASK]))
-        self.vectors, shared = {}, {}
-        if isinstance(model.encoder, ConvSimPretrainedModel) and not arguments.finetune:
+        self.vectors = {}
+        is_frozen = isinstance(model.encoder, ConvSimPretrainedModel) and not arguments.finetune
+        if is_frozen:
             freeze(model.encoder, self.vectors)
-            shared[id(model.encoder)] = model.encoder
-        self.base = Encoder(copy.deepcopy(model, shared), tokenizer)
-        if shared:
+        self.base = Encoder(copy_model(model), tokenizer)
+        self.base.model.name_or_path = str(arguments.initialize_from)
+        if is_frozen:
             self._encode_texts()
         self._base, self._base_share = Interpolation(model), model.config.lexical_share
         if "validation" not in self.pairs:
@@ -210,14 +210,8 @@ class _Dev:
     """The dev split: a half of its conversations chooses, the other one measures the gain."""
 
     def __init__(self, base: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset) -> None:
-        threads = thread_numbers(pairs)
-        is_choosing = threads % 2 == 0
-        if min(is_choosing.sum(), (~is_choosing).sum()) < len(pairs) / 4:  # a long conversation
-            is_choosing = np.arange(len(pairs)) < len(pairs) / 2
         self._tokenizer = tokenizer
-        self.choosing, self._measuring = (
-            build_queries(pairs.select(np.flatnonzero(rows)), threads[rows]) for rows in (is_choosing, ~is_choosing)
-        )
+        self.choosing, self._measuring = halve(pairs)
         self.shares = shares_of(base)
         was_training = base.training
         encoder = self.encoder(base)
@@ -241,6 +235,18 @@ class _Dev:
 
     def _rank(self, model: ConvSimForMultitask, queries: Queries, share: float) -> Ranks:
         return rank_shares(self.encoder(model), queries, [share], self.context.weights)[share]
+
+
+def halve(pairs: Dataset) -> tuple[Queries, Queries]:
+    """The queries of two halves of the conversations of a dev split: those that choose, and those that measure."""
+    threads = thread_numbers(pairs)
+    is_choosing = threads % 2 == 0
+    if min(is_choosing.sum(), (~is_choosing).sum()) < len(pairs) / 4:  # a long conversation
+        is_choosing = np.arange(len(pairs)) < len(pairs) / 2
+    choosing, measuring = (
+        build_queries(pairs.select(np.flatnonzero(rows)), threads[rows]) for rows in (is_choosing, ~is_choosing)
+    )
+    return choosing, measuring
 
 
 def _best_point(context: RunContext) -> Point:

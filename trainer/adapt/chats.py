@@ -20,8 +20,9 @@ from data_scripts.files.folders import RECORD, has_record, write_record
 from data_scripts.files.storage import LOCK, is_url, make_folder
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.adaptation import adapt
+from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
+from trainer.adapt.joint import Joint, join
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
 from trainer.adapt.suggestions import Weights
@@ -35,6 +36,7 @@ from trainer.training.model import load_initial_config
 from trainer.training.run_folder import KIND, remove_earlier_run
 
 BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
+SECOND = "second"  # folder of the run that adapts `BASE` beside another encoder
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
 FINETUNING_RATE = 2e-5  # of a pretrained encoder
 
@@ -81,25 +83,30 @@ def adapt_to_chats(
         return _suggest_with_base(output, arguments, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         adapted = adapt(arguments)  # the comparison says how many candidates there are
+        joint = _join_base(adapted, arguments, output)
+    encoder, choice, judge = adapted.open(output / "model"), adapted.choice, adapted.base
+    if joint:
+        encoder, choice, judge = joint.encoder, joint.choice, joint.judge
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
-        encoder = adapted.open(output / "model")
-        index, calibration = build_index(output, encoder, adapted.pairs, adapted.choice, precision, adapted.base)
+        index, calibration = build_index(output, encoder, adapted.pairs, choice, precision, judge)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
         weights = Weights(index.message_weight, index.consensus_weight)
-        comparison = compare(adapted.base, encoder, adapted.pairs, adapted.choice, weights)
+        comparison = compare(adapted.base, encoder, adapted.pairs, choice, weights, judge)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
+    is_adapted = adapted.results["adaptation"]["adapted"]
     print(
         f"read      {_describe_pairs(report)}",
-        f"model     {describe_gain(comparison, adapted.results['adaptation']['adapted'])}",
+        f"model     {describe_gain(comparison, is_adapted, joint.encoder.share if joint else None)}",
         f"suggests  {describe_threshold(calibration)}",
         *_where(output),
         sep="\n",
     )
     results = {
         **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
+        **({"joint": joint.summarize()} if joint else {}),
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
         "suggestions": comparison.suggestions,
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
@@ -146,6 +153,18 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
         )
     make_folder(folder)
     write_record(folder, KIND)
+
+
+def _join_base(adapted: Adapted, arguments: Arguments, output: Path) -> Joint | None:
+    """Adapt `BASE` beside another encoder, if it knows the language, and join both if that helps."""
+    is_other = find_backbone(str(arguments.initialize_from)) is not None and (BASE / "config.json").is_file()
+    joint = None
+    if is_other and set(arguments.language) & set(load_initial_config(str(BASE)).language):
+        settings = _run_settings(str(BASE), output / SECOND, arguments.license, False, output / "pairs")
+        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
+    if joint is None and has_record(output / SECOND, KIND):
+        remove_earlier_run(output / SECOND)
+    return joint
 
 
 def _is_finished(folder: Path) -> bool:
@@ -196,9 +215,9 @@ def _open_base(arguments: Arguments) -> Encoder:
     return Encoder.from_pretrained(base)
 
 
-def _run_settings(base: str, folder: Path, license: str | None, finetune: bool) -> Arguments:
-    """The settings of the run that adapts the base to the pairs in a folder: those of the preset `adapt`."""
-    words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
+def _run_settings(base: str, folder: Path, license: str | None, finetune: bool, pairs: Path | None = None) -> Arguments:
+    """The settings of the run that adapts the base to pairs, by default those in its folder: the preset `adapt`."""
+    words = ["--initialize_from", base, "--pairs", str(pairs or folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
     if backbone := find_backbone(base):
         words += ["--max_tokens", str(min(MOST_TOKENS, backbone.load_tokenizer().model_max_length))]

@@ -68,7 +68,7 @@ class _Part:
 
 
 def compare(
-    base: Encoder, encoder: Encoder, splits: DatasetDict, choice: Choice | None, weights: Weights
+    base: Encoder, encoder: Encoder, splits: DatasetDict, choice: Choice | None, weights: Weights, judge: Encoder
 ) -> Comparison:
     """Compare the adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
@@ -76,36 +76,39 @@ def compare(
     bootstrap interval over conversations.
 
     Args:
-        base: the base, which is also the judge of suggestions.
+        base: the base.
         encoder: the adapted model.
         splits: the pairs.
         choice: what cross-validation chose, if there is no dev split.
         weights: those of the index of replies.
+        judge: compares suggestions with real replies.
     """
     peers: dict[str, SentenceEncoder] = {}
     if installed_copy(PEER) not in (PEER, installed_copy(base.model.name_or_path)):
         peers[PEER] = _EncodedOnce(load_encoder(PEER))
     if choice and ("test" not in splits or len(splits["test"]) < ENOUGH):
-        return _compare_folds(choice, splits["train"], peers, base, weights)
+        return _compare_folds(choice, splits["train"], peers | {"base": base}, judge, weights)
     test, dev = splits.get("test"), splits.get("validation", splits["train"])
     if test is None or len(set(test["response"])) < FEWEST_REPLIES:
         return Comparison({}, {}, {})
     threads = thread_numbers(test)
     queries = build_queries(test, threads)
-    choosing, own = build_queries(dev, thread_numbers(dev)), encoder.model.config.context_weights
-    others = {ALONE: rank(queries, score(encoder, queries))} if own else {}
+    choosing = build_queries(dev, thread_numbers(dev))
+    others = {ALONE: rank(queries, score(encoder, queries))} if encoder.uses_context else {}
     turns = {}
     for name, system in _systems({"base": base, **peers}).items():
         weights_of_turns = choose_context([_measure(system, choosing)]).weights
         [scores] = add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [weights_of_turns])
         others[name], turns[name] = rank(queries, scores), [weights_of_turns]
-    rankings = _summarize_ranks(rank(queries, score(encoder, queries, own)), others, "test", queries.threads)
+    messages = encoder.encode(queries.inputs, side="query", contexts=queries.contexts)
+    ranks = rank(queries, messages @ encoder.encode(queries.responses, side="response").T)
+    rankings = _summarize_ranks(ranks, others, "test", queries.threads)
     rows = np.sort(np.random.default_rng(0).permutation(len(test))[:MOST])
     known = np.sort(np.random.default_rng(0).permutation(len(splits["train"]))[:MOST])
     part = _Part(splits["train"].select(known), test.select(rows), threads[rows])
     index = ReplyIndex.build(encoder, part.known["response"][:], questions=part.known["input"][:])
-    ours = suggest_by_weights(index, part.unknown, base, [weights, *OURS.values()])
-    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": base}, base, turns))
+    ours = suggest_by_weights(index, part.unknown, judge, [weights, *OURS.values()])
+    return Comparison(*rankings, _summarize_suggestions(ours, weights, [part], peers | {"base": base}, judge, turns))
 
 
 class _EncodedOnce:
@@ -122,7 +125,7 @@ class _EncodedOnce:
 
 
 def _compare_folds(
-    choice: Choice, pairs: Dataset, peers: dict[str, SentenceEncoder], judge: Encoder, weights: Weights
+    choice: Choice, pairs: Dataset, encoders: dict[str, SentenceEncoder], judge: Encoder, weights: Weights
 ) -> Comparison:
     threads, everything = thread_numbers(pairs), np.arange(len(pairs))
     parts = [
@@ -131,11 +134,11 @@ def _compare_folds(
     ]
     queries = [build_queries(part.unknown, part.threads) for part in parts]
     others, turns = {"base": choice.gain.base}, {"base": choice.context.of_parts}
-    for name, system in _systems(peers).items():
+    for name, system in _systems({name: each for name, each in encoders.items() if name != "base"}).items():
         chosen = choose_context([_measure(system, each) for each in queries])
         others[name], turns[name] = chosen.gain.adapted, chosen.of_parts
     rankings = _summarize_ranks(choice.gain.adapted, others, "cross-validation", choice.gain.threads)
-    suggestions = _summarize_suggestions(choice.suggested, weights, parts, peers | {"base": judge}, judge, turns)
+    suggestions = _summarize_suggestions(choice.suggested, weights, parts, encoders, judge, turns)
     return Comparison(*rankings, suggestions)
 
 
@@ -219,9 +222,10 @@ def format_comparison(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def describe_gain(comparison: Comparison, is_adapted: bool) -> str:
-    """Whether adapting helped, and P@1 beside that of the others."""
+def describe_gain(comparison: Comparison, is_adapted: bool, share: float | None = None) -> str:
+    """Whether adapting helped, the share of a second model, and P@1 beside that of the others."""
     outcome = "adapted" if is_adapted else "the base as it is, because adapting did not help for certain"
+    outcome += f"; joined with the project's own base, whose share in a score is {share:g}" if share else ""
     if not comparison.adapted:
         return outcome
     others = [f"{each[METRIC]:.3f} ({LABELS.get(name, name)})" for name, each in comparison.baselines.items()]

@@ -15,6 +15,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
+from trainer.adapt.frozen import copy_model
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
@@ -31,6 +32,28 @@ FOLDS = 3
 
 
 @dataclass(frozen=True)
+class FoldModel:
+    """A model that was adapted to the other folds, without its frozen encoder.
+
+    Attributes:
+        weights: its weights.
+        share: that of its lexical channel.
+        turns: the weights of earlier turns.
+    """
+
+    weights: Interpolation
+    share: float
+    turns: TurnWeights
+
+    def open(self, base: Encoder) -> Encoder:
+        """The model as an encoder, from that of the base."""
+        model = copy_model(base.model)
+        self.weights.apply(model, 0.0)
+        model.config.lexical_share, model.config.context_weights = self.share, list(self.turns)
+        return Encoder(model, base.tokenizer)
+
+
+@dataclass(frozen=True)
 class Choice:
     """What cross-validation chose.
 
@@ -43,6 +66,7 @@ class Choice:
             index of the other folds.
         weights: the best of these.
         context: how much earlier turns count, by the base.
+        models: those that suggested for each fold.
     """
 
     start: Start
@@ -52,6 +76,7 @@ class Choice:
     suggested: dict[Weights, Suggested]
     weights: Weights
     context: ContextChoice
+    models: list[FoldModel]
 
 
 class CrossValidation:
@@ -101,15 +126,16 @@ class CrossValidation:
         gain, point = cross_choose(parts), choose(parts)
         if not gain.exceeds(TO_KEEP):
             point = None
-        outcomes = []
+        outcomes, models = [], []
         for rows, _, turns in tqdm(folds, "suggestions", unit="fold", leave=False):
             self._model.config.context_weights = list(turns)
             outcomes.append(self._suggest(rows, point))
+            models.append(FoldModel(Interpolation(self._model), self._model.config.lexical_share, turns))
             self._restore(base, base_share)
         self._model.config.context_weights = list(context.weights)
         suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
         start = self._start(np.arange(len(self._pairs)))
-        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested), context)
+        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested), context, models)
 
     def _restore(self, base: Interpolation, share: float) -> None:
         base.apply(self._model, 0.0)

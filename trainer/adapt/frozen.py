@@ -1,5 +1,6 @@
 """A pretrained encoder that is not trained while its heads are: each distinct text is encoded once."""
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from modeling_convsim.modeling_base import ConvSimEncoder, ConvSimEncoderOutput
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 Vectors = dict[bytes, Tensor]  # the sentence vector (embedding_size,) of token ids
 
@@ -37,6 +39,12 @@ def freeze(encoder: ConvSimEncoder, vectors: Vectors) -> None:
         return ConvSimEncoderOutput(pooler_output=torch.stack([vectors[text] for text in texts]))
 
     encoder.forward = look_up
+
+
+def copy_model(model: ConvSimForMultitask) -> ConvSimForMultitask:
+    """A copy of a model; an encoder that is frozen is shared."""
+    is_frozen = "forward" in vars(model.encoder)
+    return copy.deepcopy(model, {id(model.encoder): model.encoder} if is_frozen else {})
 
 
 def unfreeze(encoder: ConvSimEncoder) -> None:
