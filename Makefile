@@ -13,7 +13,8 @@ help:  ## list the commands
 $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is required; select one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[train,suggest,export,mteb,demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[demo,export,mteb,report,train]' --group dev
 	touch $@
 
 $(SPARK): $(INSTALLED)
@@ -53,7 +54,7 @@ test: $(INSTALLED) $(SPARK)  ## run the test suite
 .venv-min/constraints.txt: pyproject.toml
 	$(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check uv
-	.venv-min/bin/uv pip compile --quiet --resolution lowest-direct --all-extras --no-annotate --no-header pyproject.toml -o $@
+	.venv-min/bin/uv pip compile --quiet --resolution lowest-direct --all-extras --group dev --no-annotate --no-header pyproject.toml -o $@
 
 test-min: .venv-min/constraints.txt  ## run the test suite on the oldest supported versions, in .venv-min
 	$(MAKE) test VENV=.venv-min CONSTRAINTS=$<

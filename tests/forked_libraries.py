@@ -5,11 +5,11 @@ import gc
 import evaluate
 import matplotlib.backends.backend_agg
 import sentence_transformers
-import torch.utils.tensorboard
+import tensorboardX
 import transformers.pipelines
 
 import trainer.run
 import trainer.training.train
 
-__all__ = ["evaluate", "matplotlib", "sentence_transformers", "torch", "trainer", "transformers"]
+__all__ = ["evaluate", "matplotlib", "sentence_transformers", "tensorboardX", "trainer", "transformers"]
 gc.freeze()  # a garbage collection in a fork would copy the memory of all that was imported

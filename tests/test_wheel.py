@@ -1,10 +1,9 @@
-"""The wheel: its files and dependencies, and encoding where only the wheel and its dependencies are installed."""
+"""The distributions: their files and dependencies, and encoding with only the wheel and its dependencies."""
 
 import ast
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -47,15 +46,37 @@ print(json.dumps({name: rows.tolist() for name, rows in vectors.items()}))
 """
 
 
+# Imports every module of the project; prints which could not be imported, by the package that is missing.
+IMPORTER = """
+import json, pkgutil, sys
+from importlib import import_module
+
+sys.path += json.loads(sys.argv[1])
+missing = {}
+for package in map(import_module, ("modeling_convsim", "data_scripts", "trainer")):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        try:
+            import_module(module.name)
+        except ModuleNotFoundError as error:
+            missing.setdefault(error.name, []).append(module.name)
+print(json.dumps(missing))
+"""
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the repository's files, without a network."""
-    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    for name in ("modeling_convsim", "trainer", "data_scripts", "tests"):
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder))
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution of the repository."""
+    folder = tmp_path_factory.mktemp("sdist")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], cwd=ROOT, check=True)
+    (file,) = folder.iterdir()
+    return file
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the source distribution, without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", str(sdist), "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder))
     (file,) = folder.iterdir()
     return file
 
@@ -68,16 +89,28 @@ def pip(command: str, *words: str) -> None:
 
 
 def required(wheel: Path, extra: str = "") -> set[str]:
-    """The names of the distributions that the wheel requires, with those of an extra."""
+    """The names of the distributions that the wheel requires, with those of an extra and its own extras."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        return applicable(Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", []), extra)
+        requirements = Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", [])
+    names: set[str] = set()
+    extras = {extra}
+    while extras:
+        extra = extras.pop()
+        applied = [one for one in map(Requirement, requirements) if applies(one, extra)]
+        names |= {one.name for one in applied}
+        extras |= {each for one in applied if one.name == "convsim" for each in one.extras}
+    return names - {"convsim"}
 
 
-def applicable(requirements: list[str], extra: str = "") -> set[str]:
-    """The names of the requirements that apply to this Python without extras, or with one extra."""
-    parsed = map(Requirement, requirements)
-    return {one.name for one in parsed if one.marker is None or one.marker.evaluate({"extra": extra})}
+def applies(requirement: Requirement, extra: str = "") -> bool:
+    """Whether a requirement applies to this Python without extras, or with one extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def applicable(requirements: list[str]) -> set[str]:
+    """The names of the requirements that apply to this Python without extras."""
+    return {one.name for one in map(Requirement, requirements) if applies(one)}
 
 
 def imported_packages(folder: Path) -> set[str]:
@@ -107,19 +140,46 @@ def link_installed(names: set[str], folder: Path) -> None:
         todo |= applicable(distribution.requires or []) - done
 
 
-def test_wheel_contains_two_packages_with_their_data(wheel: Path) -> None:
+def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
-    paths = (path for package in ("modeling_convsim", "data_scripts") for path in (ROOT / package).rglob("*.*"))
-    assert files == {str(path.relative_to(ROOT)) for path in paths if path.suffix != ".pyc"}
+    folders = {name: ROOT / name for name in ("modeling_convsim", "data_scripts", "trainer")}
+    folders |= {f"trainer/model_cards/{name}": ROOT / "model_cards" / name for name in ("base", "space")}
+    expected = {
+        f"{name}/{path.relative_to(folder).as_posix()}"
+        for name, folder in folders.items()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert files == expected | {"trainer/model_cards/template.md"}
+
+
+def test_the_source_distribution_is_small(sdist: Path) -> None:
+    assert sdist.stat().st_size < 25_000_000
+
+
+def test_packages_that_large_installations_need_belong_to_extras(wheel: Path) -> None:
+    core, adapt, train = (required(wheel, extra) for extra in ("", "adapt", "train"))
+    assert required(wheel, "suggest") - core == {"faiss-cpu", "pyarrow"}
+    assert not core & {"pyarrow", "matplotlib", "gensim", "kitoken"} and core < adapt < train
+    with_gensim = {each for each in ("adapt", "train", "demo", "report") if "gensim" in required(wheel, each)}
+    assert with_gensim == ({"report"} if sys.version_info < (3, 14) else set())
 
 
 def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
-    optional = required(wheel, "suggest") - required(wheel)
-    assert optional == {"faiss-cpu", "pyarrow"}
-    declared = {name.removesuffix("-cpu").replace("-", "_") for name in required(wheel) | optional}
+    declared = {name.removesuffix("-cpu").replace("-", "_") for name in required(wheel, "suggest")} | {"kitoken"}
     of_files = {"backports_zstd", "filelock", "huggingface_hub", "data_scripts"}  # what data_scripts.files imports
-    assert declared | of_files == imported_packages(ROOT / "modeling_convsim") | of_files
+    assert declared | of_files == imported_packages(ROOT / "modeling_convsim") | of_files | {"faiss", "pyarrow"}
+
+
+def test_adapt_installs_what_all_modules_import(wheel: Path, tmp_path: Path) -> None:
+    """All but reading dumps and finding near duplicates, whose packages are in the extra `train`."""
+    link_installed(required(wheel, "adapt") | {"duckdb"}, tmp_path)  # of ibis-framework[duckdb]
+    argument = json.dumps([str(ROOT), str(tmp_path)])
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", IMPORTER, argument], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    missing = json.loads(done.stdout)
+    assert set(missing) == {"msgspec", "rensa"} <= required(wheel, "train")
 
 
 def test_wheel_encodes_where_only_its_dependencies_are_installed(
@@ -135,7 +195,7 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     links.mkdir()
     link_installed(required(wheel), links)
 
-    absent = ["trainer", "tests", "sentence_transformers", "datasets", "scipy", "pyarrow", "upath", "faiss"]
+    absent = ["tests", "kitoken", "sentence_transformers", "datasets", "scipy", "pyarrow", "upath", "faiss"]
     argument = json.dumps([str(folder), str(library), TEXTS, absent, str(library), str(links)])
     # -I and -S: neither the clone, nor PYTHONPATH, nor the environment's packages and .pth files are on sys.path.
     done = subprocess.run(

@@ -9,7 +9,6 @@ import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from data_scripts.files.command_line import suggest
@@ -24,10 +23,10 @@ from trainer.arguments import (
     table_learning_rate_ratio,
     validate,
 )
-from trainer.preset_files import list_presets, load_extensions, read_preset
+from trainer.preset_files import list_presets, load_extensions, preset_path, read_preset
 from trainer.tasks import TASKS, validate_tasks
 
-USAGE = "accelerate launch trainer/run.py PRESET.yaml [--OPTION VALUE ...]"
+USAGE = "convsim train PRESET [--OPTION VALUE ...]"
 NONE = ("null", "none")
 MAPPINGS = ("model_config", "tasks")
 EXPECTED = {bool: "true or false", dict: "a JSON mapping", int: "a whole number", float: "a number"}
@@ -124,7 +123,7 @@ def suggest_option(name: str, model_type: str | None) -> str:
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Parse `PRESET.yaml [--option VALUE …]`.
+    """Parse `PRESET [--option VALUE …]`; PRESET is the name of a preset that ships with convsim, or a YAML file.
 
     Raises:
         InputError: the preset is missing or unreadable, an option is unknown, a value has the wrong type or is out of
@@ -138,7 +137,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         raise InputError("the first argument must be a preset; `python trainer/run.py` lists the presets")
     preset, *words = argv
     with _errors_in(preset):
-        values = read_preset(Path(preset))
+        values = read_preset(preset_path(preset))
         load_extensions(values.get("extensions"))
     with _errors_in("command line"):
         overrides = _read_words(words)
@@ -258,8 +257,8 @@ def _value_type(annotation: Any) -> tuple[Any, bool]:
 
 def _format_help(argv: Sequence[str]) -> str:
     """Return the help, which has the options of the tasks in the extensions of a command line and its preset."""
-    if Path(argv[0]).is_file():
-        load_extensions(read_preset(Path(argv[0])).get("extensions"))
+    if preset_path(argv[0]).is_file():
+        load_extensions(read_preset(preset_path(argv[0])).get("extensions"))
     load_extensions(_read_words([word for word in argv[1:] if word != "-h"]).get("extensions"))
     parser = argparse.ArgumentParser(
         usage=USAGE,

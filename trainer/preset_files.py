@@ -9,8 +9,10 @@ import yaml
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
+from trainer.shipped import base_model
 
 PRESETS = Path(__file__).parent / "presets"
+BASE = "model_cards/base"  # in our presets: of the clone, or, in another folder, the one that ships with convsim
 # PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
 YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
@@ -21,8 +23,14 @@ def list_presets() -> str:
     width = max(len(file.stem) for file in files)
     descriptions = {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].strip("# ") for file in files}
     rows = [f"  {name:{width}}  {description}" for name, description in descriptions.items()]
-    how = "`python trainer/run.py trainer/presets/quickstart.yaml`, or on several processes with `accelerate launch`"
-    return "\n".join(["presets (trainer/presets/NAME.yaml):", *rows, "", f"Run one with {how}."])
+    how = "`convsim train quickstart`, or on several processes with `accelerate launch -m trainer.run quickstart`"
+    return "\n".join(["presets:", *rows, "", f"Run one with {how}."])
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset: one that ships with convsim, if `name` is its name and no file; else the path `name`."""
+    shipped = PRESETS / f"{name}.yaml"
+    return shipped if name == Path(name).name and shipped.is_file() and not Path(name).is_file() else Path(name)
 
 
 def read_preset(path: Path) -> dict[str, Any]:
@@ -33,15 +41,15 @@ def read_preset(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         names = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
-        raise InputError(
-            f"file not found{suggest(path.stem, names)}; the presets of trainer/presets: {', '.join(names)}"
-        )
+        raise InputError(f"file not found{suggest(path.stem, names)}; the presets: {', '.join(names)}")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except YAML_ERRORS as error:
         raise InputError(f"not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise InputError(f"expected a mapping of options, found {type(values).__name__}")
+    if values.get("initialize_from") == BASE and path.parent == PRESETS and not Path(BASE).is_dir():
+        values["initialize_from"] = base_model()
     base = values.pop("extends", None)
     if base is None:
         return values

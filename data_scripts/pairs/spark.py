@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.files.errors import InputError, one_line
+from data_scripts.files.extras import missing_package
 from data_scripts.files.storage import is_object_storage, is_url, readable, storage_path
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
@@ -46,7 +47,7 @@ def spark_session(master: str | None, memory: int, is_default: bool) -> Iterator
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise InputError(f"--engine spark: {error}; pip install 'convsim[spark]'") from error
+        raise InputError(missing_package(error, "pyspark", "spark", "--engine spark")) from error
     existing = SparkSession.getActiveSession()
     try:
         session = existing or _start_session(master, memory, is_default)

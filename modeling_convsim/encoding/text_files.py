@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from data_scripts.files.extras import import_extra
 from data_scripts.files.records import JSON_LINES, TABS, Columns, form_of, read_records
 from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
 from data_scripts.files.texts import UNPACK, BrokenLines, TextFile, decoded_lines, text_lines
@@ -131,11 +132,7 @@ def import_parquet() -> Any:
     Raises:
         ValueError: pyarrow is not installed.
     """
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ValueError("Parquet files need pyarrow: pip install pyarrow, or use .txt and .npy") from error
-    return parquet
+    return import_extra("pyarrow.parquet", "suggest", "a Parquet file (.txt and .npy do not)")
 
 
 def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable[str]], Iterator[np.ndarray]]) -> int:

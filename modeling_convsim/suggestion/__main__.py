@@ -18,6 +18,7 @@ from data_scripts.files.command_line import (
     whole_number,
 )
 from data_scripts.files.errors import InputError, one_line
+from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
 from modeling_convsim.suggestion.calibration import (
@@ -29,10 +30,9 @@ from modeling_convsim.suggestion.calibration import (
 from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
 from modeling_convsim.suggestion.reply_index import ReplyIndex
 from modeling_convsim.suggestion.reply_search import DIVERSITY
-from modeling_convsim.suggestion.search import import_extra
 from modeling_convsim.suggestion.storage import IndexSide
 
-RUN = "  python -m modeling_convsim.suggestion"
+RUN = "  convsim suggest"
 EXAMPLES = {
     "build": f"""{RUN} build runs/quickstart/model data/sample/train*.parquet -o runs/replies
 {RUN} build runs/quickstart/model replies.txt -o runs/replies
@@ -46,7 +46,7 @@ EXAMPLES = {
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses and validates the command line."""
     parser = ArgumentParser(
-        prog="python -m modeling_convsim.suggestion",
+        prog="convsim suggest",
         description="Suggest replies, or find questions (FAQ), with a saved model.",
         epilog="\n".join(["examples:", *EXAMPLES.values()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -239,7 +239,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> None:
     check_index_folder(options.output)
-    import_extra("pyarrow.parquet", "saving an index")
+    import_extra("pyarrow.parquet", "suggest", "saving an index")
     columns: dict[str, Any] = {
         name: _texts(options.files, column, f": choose one with --{name}")
         for name in ("answers", "questions")

@@ -5,12 +5,13 @@ far from the texts that they answer, so a search graph, which visits only some v
 of a million (`suggest_recall` in tests/benchmarks).
 """
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
+
+from data_scripts.files.extras import import_extra
 
 FAISS_FROM = 100_000  # an index of this many vectors or more is searched with faiss
 COMPONENTS = 0.5  # of the dimensions, which faiss scores: a recall of .998 of the ten best of 200,000 comments
@@ -24,22 +25,9 @@ def needs_faiss(count: int) -> bool:
     return count >= FAISS_FROM
 
 
-def import_extra(module: str, purpose: str) -> Any:
-    """Imports a module of the extra `suggest`.
-
-    Raises:
-        ValueError: It is not installed; the message names the purpose and the command that installs it.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = {"faiss": "faiss-cpu"}.get(module, module.partition(".")[0])
-        raise ValueError(f"{purpose} needs {package}: pip install 'convsim[suggest]'") from error
-
-
 def import_faiss() -> Any:
     """Imports the library that searches large indexes; ValueError, which names the remedy, if it is not installed."""
-    return import_extra("faiss", f"searching {FAISS_FROM:,} replies or more")
+    return import_extra("faiss", "suggest", f"searching {FAISS_FROM:,} replies or more")
 
 
 def exact_search(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from data_scripts.files.extras import import_extra
 from data_scripts.files.folders import CHECKSUMS, find_damage, replace_files, write_checksums
 from data_scripts.files.json_files import from_json, read_object
 from modeling_convsim.encoding.text_files import write_array
@@ -22,7 +23,7 @@ from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
-from modeling_convsim.suggestion.search import import_extra, import_faiss, needs_faiss
+from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
 FORMAT = 3  # of the folder; another one is refused
 COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
@@ -100,7 +101,7 @@ def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors
         ValueError: The folder holds something else, another process writes to it, or pyarrow is not installed.
         OSError: The folder cannot be written; an index that was there stays.
     """
-    parquet, pyarrow = (import_extra(name, "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
+    parquet, pyarrow = (import_extra(name, "suggest", "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
     with new_index_folder(folder) as new:
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
         if replies.companions:
@@ -147,7 +148,7 @@ def read_index(folder: Path) -> SavedIndex:
     if damage := find_damage(folder):
         remedy = f"rebuild it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
         raise ValueError(f"cannot open the index {folder}: {damage}; {remedy}")
-    parquet = import_extra("pyarrow.parquet", "opening an index")
+    parquet = import_extra("pyarrow.parquet", "suggest", "opening an index")
     try:
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
         companions = columns.get(COMPANIONS[settings.side])

@@ -31,12 +31,12 @@ from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.preset_files import PRESETS
+from trainer.shipped import base_model
 from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 from trainer.training.run_folder import KIND, remove_earlier_run
 
-BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
-SECOND = "second"  # folder of the run that adapts `BASE` beside another encoder
+SECOND = "second"  # folder of the run that adapts the project's own base beside another encoder
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
 FINETUNING_RATE = 2e-5  # of a pretrained encoder
 
@@ -59,7 +59,7 @@ def adapt_to_chats(
         files: the logs.
         options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
         output: the folder of the run.
-        base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `BASE`.
+        base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
         precision: required precision of suggested replies, for which the index is calibrated.
         finetune: train a pretrained encoder too, not only its heads.
 
@@ -116,15 +116,13 @@ def adapt_to_chats(
 
 
 def choose_base(given: str | None) -> str:
-    """The base model: the given one, or that of the clone.
+    """The base model: the given one, or `base_model()`.
 
     Raises:
-        InputError: none is given, and the clone has none; or it cannot be loaded, or is neither a multitask model nor a
+        InputError: none is given, and there is no base; or it cannot be loaded, or is neither a multitask model nor a
             text encoder.
     """
-    if given is None and not (BASE / "config.json").is_file():
-        raise InputError(f"--base: {BASE} has no model; name a folder or Hub id, such as runs/quickstart/model")
-    base = str(BASE) if given is None else given
+    base = base_model() if given is None else given
     if find_backbone(base) is None:
         load_initial_config(base, "--base")
     return base
@@ -156,12 +154,13 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
 
 
 def _join_base(adapted: Adapted, arguments: Arguments, output: Path) -> Joint | None:
-    """Adapt `BASE` beside another encoder, if it knows the language, and join both if that helps."""
-    is_other = find_backbone(str(arguments.initialize_from)) is not None and (BASE / "config.json").is_file()
+    """Adapt the project's own base beside another encoder, if it knows the language, and join both if that helps."""
     joint = None
-    if is_other and set(arguments.language) & set(load_initial_config(str(BASE)).language):
-        settings = _run_settings(str(BASE), output / SECOND, arguments.license, False, output / "pairs")
-        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
+    if find_backbone(str(arguments.initialize_from)):
+        own = base_model()
+        if set(arguments.language) & set(load_initial_config(own).language):
+            settings = _run_settings(own, output / SECOND, arguments.license, False, output / "pairs")
+            joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
     if joint is None and has_record(output / SECOND, KIND):
         remove_earlier_run(output / SECOND)
     return joint
@@ -235,7 +234,7 @@ def _where(folder: Path) -> list[str]:
     model = "model/, " if (folder / "model").is_dir() else ""
     return [
         f"files     {folder}: {model}replies/ (the index), pairs/, results.json",
-        f"next      python model_cards/space/app.py {shlex.quote(str(folder / 'replies'))} --open",
+        f"next      convsim demo {shlex.quote(str(folder / 'replies'))} --open",
     ]
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from gensim.models import Doc2Vec, KeyedVectors, Word2Vec
-from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.extras import import_extra
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.texts import UNPACK, read_lines
 from modeling_convsim.encoding import Encoder
@@ -133,8 +132,9 @@ def _is_number(field: bytes) -> bool:
 
 def _binary_entries(path: Path) -> Entries:
     logger.info("reading %s", path)  # gensim shows no progress; minutes for the largest
+    gensim = import_extra("gensim.models", "report", str(path))
     try:
-        vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
+        vectors = gensim.KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
     except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as word2vec's binary format ({error})") from error
     for word, vector in zip(vectors.index_to_key, vectors.vectors, strict=True):
@@ -190,10 +190,11 @@ def train_word_vectors(
     Returns:
         (vocab_size, size) float32; zeros for a token that occurs fewer than five times and for `[UNK]`.
     """
+    gensim = import_extra("gensim.models", "report", "word_vectors: skip_gram")
     tokens = sum(len(column.ids) for column in columns)
     step = max(1, -(-tokens // MAX_TOKENS))
     epochs = passes or int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
-    model = Word2Vec(vector_size=size, seed=0, workers=threads, epochs=epochs, **SKIP_GRAM)
+    model = gensim.Word2Vec(vector_size=size, seed=0, workers=threads, epochs=epochs, **SKIP_GRAM)
     fit(model, columns, list(map(str, range(vocab_size))), step)
     vectors = np.zeros((vocab_size, size), dtype=np.float32)
     token_ids = np.array([int(word) for word in model.wv.index_to_key])
@@ -211,7 +212,7 @@ def train_word_vectors(
     return vectors
 
 
-def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step: int = 1) -> None:
+def fit(model: Any, columns: list[TokenColumn], words: Sequence[str], step: int = 1) -> None:
     """Train a new gensim model on every `step`-th text of some columns, showing progress.
 
     Args:
@@ -225,7 +226,7 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
     """
     tokens = sum(len(column.ids) for column in columns)
     with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
-        texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
+        texts = _Texts(columns, words, step, hasattr(model, "dv"), bar)
         bar.set_description("word vectors: counting")
         model.build_vocab(texts)
         if not model.wv.index_to_key:
@@ -243,8 +244,10 @@ class _Texts:
     def __init__(self, columns: list[TokenColumn], words: Sequence[str], step: int, is_tagged: bool, bar: tqdm) -> None:
         self.columns, self.words, self.step, self.is_tagged, self.bar = columns, words, step, is_tagged, bar
 
-    def __iter__(self) -> Iterator[list[str] | TaggedDocument]:
+    def __iter__(self) -> Iterator[Any]:
         number = 0
+        if self.is_tagged:
+            from gensim.models.doc2vec import TaggedDocument
         for column in self.columns:
             for start, end in _bounds(column, self.step):
                 text = list(map(self.words.__getitem__, column.ids[start:end].tolist()))

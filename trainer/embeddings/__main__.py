@@ -24,6 +24,7 @@ from typing import Any
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError
+from data_scripts.files.extras import import_extra
 
 METHODS = ("skip_gram", "cbow", "fasttext", "pv_dbow")
 
@@ -120,6 +121,7 @@ def _train(args: Namespace) -> dict[str, Any]:
 
     from trainer.embeddings.word2vec import train_baseline
 
+    import_extra("gensim", "report", "this command")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("datasets", "gensim", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)

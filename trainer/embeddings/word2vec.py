@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import gensim.models
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 import yaml
 from datasets import Dataset, concatenate_datasets
-from gensim.models import Word2Vec
 from scipy.sparse import csr_array
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -22,6 +20,7 @@ from data_scripts.clean.leakage import remove_leaked, text_columns
 from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
+from data_scripts.files.extras import import_extra
 from data_scripts.files.folders import new_folder
 from data_scripts.public import load_evaluation_texts
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
@@ -53,7 +52,7 @@ class _Vectors(NamedTuple):
 
     matrix: np.ndarray
     seconds: float
-    model: Word2Vec | None = None
+    model: Any = None
 
 
 def train_baseline(options: Namespace) -> dict[str, Any]:
@@ -209,7 +208,7 @@ def save_averages(matrix: np.ndarray, tokenizer: PreTrainedTokenizerFast, folder
 def train_gensim(
     method: str, texts: TokenColumn, tokenizer: PreTrainedTokenizerFast, *, size: int, min_count: int, epochs: int,
     seed: int,
-) -> Word2Vec:  # fmt: skip
+) -> Any:  # fmt: skip
     """Train a gensim model.
 
     Args:
@@ -224,8 +223,9 @@ def train_gensim(
     Raises:
         InputError: no word occurs often enough.
     """
+    gensim = import_extra("gensim.models", "report", "training word vectors")
     class_name, settings = METHODS[method]
-    model = getattr(gensim.models, class_name)(
+    model = getattr(gensim, class_name)(
         vector_size=size, min_count=min_count, epochs=epochs, seed=seed, workers=1, **SETTINGS, **settings
     )
     try:
@@ -235,7 +235,7 @@ def train_gensim(
     return model
 
 
-def embedding_matrix(model: Word2Vec, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+def embedding_matrix(model: Any, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
     """gensim's vectors by token id, (tokens, size) float32; zeros for special tokens and words without a vector.
 
     fastText gives rare and unseen words a vector, from their character n-grams.

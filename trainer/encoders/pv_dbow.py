@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from gensim.models.doc2vec import Doc2Vec, train_document_dbow
 from safetensors.numpy import load_file, save_file
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from data_scripts.files.extras import import_extra
 from trainer.encoders.protocol import PV_DBOW_FILE, Side
 
 
@@ -28,16 +28,17 @@ class PvDbowEncoder:
     PASSES = 200
     RATE = 0.05  # learning rate of the first pass; it decays to zero
 
-    def __init__(self, model: Doc2Vec, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "PvDbowEncoder":
-        """Load a folder that `save_pretrained` wrote."""
+        """Load a folder that `save_pretrained` wrote; InputError if gensim is not installed."""
+        doc2vec = import_extra("gensim.models.doc2vec", "report", str(folder))
         settings = json.loads(Path(folder, cls.FILE).read_text(encoding="utf-8"))
         weights = load_file(Path(folder, cls.WEIGHTS))
         tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
-        model = Doc2Vec(dm=0, min_count=1, **settings)
+        model = doc2vec.Doc2Vec(dm=0, min_count=1, **settings)
         words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         counts = zip(words, weights["counts"].tolist(), strict=True)
         model.build_vocab_from_freq({word: count for word, count in counts if count})
@@ -63,6 +64,8 @@ class PvDbowEncoder:
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
         """Return vectors (texts, dimensions), float32, L2-normalized; zeros for a text without a known word."""
+        from gensim.models.doc2vec import train_document_dbow
+
         texts = list(texts)
         vectors = np.zeros((len(texts), self.model.vector_size), dtype=np.float32)
         for vector, text in zip(vectors, tqdm(texts, delay=1, unit="text", unit_scale=True), strict=True):

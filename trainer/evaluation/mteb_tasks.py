@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError, one_line
+from data_scripts.files.extras import import_extra
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, evaluate_response_prediction, queries_of
 from trainer.evaluation.stsb import evaluate_stsb
@@ -50,13 +51,7 @@ def import_mteb() -> Any:
     Raises:
         InputError: it is not installed.
     """
-    try:
-        import mteb
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{error}: install the extra mteb, with pip install -c constraints.txt -e '.[mteb]'"
-        ) from error
-    return mteb
+    return import_extra("mteb", "mteb", "this command")
 
 
 def stsb_task(pairs: Dataset, split: str) -> Any:

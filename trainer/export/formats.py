@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.errors import InputError
+from data_scripts.files import extras
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
 if TYPE_CHECKING:
@@ -27,12 +26,7 @@ def import_extra(name: str) -> Any:
     Raises:
         InputError: it is not installed.
     """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"exporting needs {name.partition('.')[0]} ({error}): pip install -c constraints.txt -e '.[export]'"
-        ) from error
+    return extras.import_extra(name, "export", "exporting")
 
 
 def size_in_float32(module: nn.Module) -> int:

@@ -34,8 +34,9 @@ from trainer.publish.training_data import (
     trained_heads,
     training_sources,
 )
+from trainer.shipped import MODEL_CARDS
 
-TEMPLATE = Path(__file__).resolve().parents[2] / "model_cards" / "template.md"
+TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
 TAGS = ["sentence-transformers", "feature-extraction", "convsim", "conversations"]
 

@@ -20,9 +20,10 @@ from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.training_data import example_id
+from trainer.shipped import MODEL_CARDS
 
 CARD = "README.md"
-PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
+PAGE = MODEL_CARDS / "space"
 PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]
 RUN_FILES = ("config.yaml", "results.json")  # every finished run has these
 

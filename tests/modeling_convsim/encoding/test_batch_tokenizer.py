@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+import sys
 
 import pytest
 from tokenizers import AddedToken, normalizers, pre_tokenizers
@@ -34,6 +35,16 @@ def test_the_ids_are_those_of_the_tokenizer(tokenizer, max_tokens, side, split):
     assert (0 in expected[5]) != split or side == "left"
     for one in (tokenizer, copy.deepcopy(tokenizer)):
         assert BatchTokenizer(one, max_tokens)(TEXTS) == expected
+
+
+def test_without_kitoken_the_ids_are_the_same(tokenizer, monkeypatch):
+    pytest.importorskip("kitoken", reason="kitoken is not installed")
+    tokenizer.split_special_tokens = True
+    expected = BatchTokenizer(tokenizer, 9)
+    monkeypatch.setitem(sys.modules, "kitoken", None)
+    without = BatchTokenizer(tokenizer, 9)
+    assert expected._ascii is not None and without._ascii is None
+    assert without(TEXTS) == expected(TEXTS)
 
 
 def test_special_tokens_are_added_as_the_tokenizer_says(tokenizer):

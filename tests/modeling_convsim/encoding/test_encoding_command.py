@@ -134,10 +134,11 @@ def test_wrong_column_gives_exit_code_2_and_the_names_of_the_columns(folder, tmp
 
 
 def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "texts.parquet").touch()
     assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "out.npy") == 2
-    assert "pip install pyarrow" in capsys.readouterr().err
+    assert "needs pyarrow: pip install 'convsim[suggest]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

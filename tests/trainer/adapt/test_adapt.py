@@ -13,7 +13,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.trainer.adapt.conftest import CHATS
-from trainer.adapt import adaptation, chats
+from trainer.adapt import adaptation
 from trainer.adapt.__main__ import main
 from trainer.adapt.chats import adapt_to_chats, choose_base, prepare_folder
 
@@ -157,9 +157,6 @@ def test_a_finished_run_is_replaced_only_on_request(tmp_path):
         prepare_folder(tmp_path / "file", overwrite=True)
 
 
-def test_the_base_is_that_of_the_clone_if_it_has_one(base, tmp_path, monkeypatch):
-    monkeypatch.setattr(chats, "BASE", tmp_path)
-    with pytest.raises(InputError, match=r"--base: .* has no model; name a folder or Hub id"):
-        choose_base(None)
-    monkeypatch.setattr(chats, "BASE", Path(base))
+def test_the_base_is_the_given_one_or_that_of_the_environment(base, monkeypatch):
+    monkeypatch.setenv("CONVSIM_BASE", str(base))
     assert choose_base(None) == choose_base(base) == base

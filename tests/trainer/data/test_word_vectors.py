@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gensim.models import KeyedVectors
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
@@ -18,6 +17,8 @@ from trainer.data.word_vectors import (
     read_word_vectors,
     train_word_vectors,
 )
+
+KeyedVectors = pytest.importorskip("gensim.models", reason="gensim is not installed").KeyedVectors
 
 
 @pytest.mark.parametrize("name", ["words.txt", "words.vec", "words.txt.gz", "words.bin", "words.bin.gz", "glove.txt"])

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from gensim.models import Word2Vec
 
 from modeling_convsim.encoding import Encoder
 from trainer.data.word_vectors import fit
@@ -16,6 +15,7 @@ from trainer.embeddings.word2vec import read_texts
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.pv_dbow import PvDbowEncoder
 
+Word2Vec = pytest.importorskip("gensim.models", reason="gensim is not installed").Word2Vec
 TEXTS = ["The red cat eats the bone", "a train , a bus", "the unheard-of cat", "quixotic"]
 SIZE = 6
 

@@ -59,7 +59,7 @@ def test_mteb_computes_our_scores_and_reads_its_files_again(run, sets, split, mo
 def test_without_mteb_the_message_names_the_extra(run, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mteb", None)
     assert mteb_tasks.main([str(run / "model"), "--stsb", "data/stsb"]) == 2
-    assert "install the extra mteb, with pip install" in capsys.readouterr().err
+    assert "this command needs mteb: pip install 'convsim[mteb]'" in capsys.readouterr().err
 
 
 def test_the_code_of_a_folder_is_not_run(make_run, tmp_path, sets, capsys):

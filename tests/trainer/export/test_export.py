@@ -313,4 +313,4 @@ def test_a_missing_package_is_named_with_the_extra(tiny_tokenizer, tmp_path, mod
     options = ["--format", "static"] if module == "model2vec" else []
     message = refusal(capsys, run, *options, "-o", tmp_path / "out")
     assert f"exporting needs {module}" in message
-    assert ".[export]" in message
+    assert "pip install 'convsim[export]'" in message

@@ -40,6 +40,7 @@ def write_data(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The working directory, with data/, runs/ and report/."""
+    pytest.importorskip("gensim", reason="gensim is not installed")
     folder = tmp_path_factory.mktemp("plan")
     write_data(folder / "data")
     (folder / "data" / "pairs").rename(folder / "data" / "reddit")

@@ -84,6 +84,7 @@ def test_a_pretrained_encoder_has_the_losses_of_one_process_in_two(sharded, two_
 
 
 def test_two_machines_reproduce_one_process_and_resume_after_one_of_them_is_lost(two_process_preset, tmp_path):
+    pytest.importorskip("gensim", reason="gensim is not installed")
     # Skip-gram vectors and a tokenizer of the run, which the second machine gets from the first.
     options = ["--word_vectors", "skip_gram", "--eval_every", "3", "--log_every", "1"]
     expected = losses(two_process_preset, tmp_path / "one", *options)

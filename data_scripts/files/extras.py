@@ -1,0 +1,35 @@
+"""Optional packages, each of which belongs to an extra of convsim."""
+
+from importlib import import_module
+from typing import Any
+
+from data_scripts.files.errors import InputError
+
+DISTRIBUTIONS = {"faiss": "faiss-cpu", "phonenumbers": "phonenumberslite", "upath": "universal-pathlib"}
+NOTES = {"gensim": " (with Python 3.13 or older)"}
+
+
+def import_extra(module: str, extra: str, purpose: str) -> Any:
+    """Import a module of an optional package.
+
+    Args:
+        module: the module, such as `pyarrow.parquet`.
+        extra: the extra of convsim that installs its package.
+        purpose: what needs it, for the message.
+
+    Raises:
+        InputError: it is not installed; the message names the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(missing_package(error, module, extra, purpose)) from error
+
+
+def missing_package(error: ImportError, module: str, extra: str, purpose: str) -> str:
+    """The message on a package that is not installed, or that cannot be imported."""
+    name = module.partition(".")[0]
+    package = DISTRIBUTIONS.get(name, name)
+    is_missing = isinstance(error, ModuleNotFoundError) and (error.name or name).partition(".")[0] == name
+    reason = "" if is_missing else f" ({error})"
+    return f"{purpose} needs {package}{reason}: pip install 'convsim[{extra}]'{NOTES.get(name, '')}"

@@ -1,0 +1,35 @@
+"""Missing packages are named with the command that installs them."""
+
+import sys
+
+import pytest
+
+from data_scripts.files.errors import InputError
+from data_scripts.files.extras import import_extra
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("faiss", "searching needs faiss-cpu: pip install 'convsim[suggest]'"),
+        ("upath.local", "searching needs universal-pathlib: pip install 'convsim[suggest]'"),
+        ("gensim", "searching needs gensim: pip install 'convsim[suggest]' (with Python 3.13 or older)"),
+    ],
+)
+def test_a_package_that_is_not_installed(module: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
+    with pytest.raises(InputError) as error:
+        import_extra(module, "suggest", "searching")
+    assert str(error.value) == message
+
+
+def test_a_package_that_is_damaged(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mteb.py").write_text("from math import nothing")
+    monkeypatch.delitem(sys.modules, "mteb", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"this needs mteb \(cannot import name 'nothing' from 'math'.*: pip install"):
+        import_extra("mteb", "mteb", "this")
+
+
+def test_an_installed_module_is_returned() -> None:
+    assert import_extra("json.decoder", "suggest", "this").JSONDecoder().decode("[1]") == [1]
