@@ -1,4 +1,4 @@
-"""Prepare data for the trainer: python -m data_scripts NAME ... runs a command, NAME --help explains it.
+"""Prepare data for the trainer: convsim data NAME ... runs a command, NAME --help explains it.
 
 NAME may also be the path of a Python file with your own command, such as ./my_source.py.
 """
@@ -31,12 +31,17 @@ def _overview(commands: dict[str, Command]) -> ArgumentParser:
     return parser
 
 
-def main(arguments: list[str]) -> int:
-    """Run one command; returns the exit code: 0, 2 after a user's mistake (one line on stderr), or 128 + signal."""
-    return run_stoppable(lambda: _run(arguments))
+def main(arguments: list[str], program: str = PROGRAM) -> int:
+    """Run one command; returns the exit code: 0, 2 after a user's mistake (one line on stderr), or 128 + signal.
+
+    Args:
+        arguments: the command and its arguments.
+        program: what the user ran, for the help.
+    """
+    return run_stoppable(lambda: _run(arguments, program))
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], program: str) -> int:
     try:
         name = arguments[0] if arguments else "--help"
         if name.endswith(".py"):
@@ -48,7 +53,7 @@ def _run(arguments: list[str]) -> int:
             if name not in commands:
                 _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
             module = commands[name].load()
-        args = command_parser(module, name).parse_args(arguments[1:])
+        args = command_parser(module, name, program).parse_args(arguments[1:])
         args.run(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)

@@ -143,6 +143,7 @@ def link_installed(names: set[str], folder: Path) -> None:
 def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
+        scripts = archive.read("convsim-0.1.0.dist-info/entry_points.txt").decode()
     folders = {name: ROOT / name for name in ("modeling_convsim", "data_scripts", "trainer")}
     folders |= {f"trainer/model_cards/{name}": ROOT / "model_cards" / name for name in ("base", "space")}
     expected = {
@@ -152,6 +153,7 @@ def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
         if path.is_file() and path.suffix != ".pyc"
     }
     assert files == expected | {"trainer/model_cards/template.md"}
+    assert scripts.split() == ["[console_scripts]", "convsim", "=", "trainer.console:main"]
 
 
 def test_the_source_distribution_is_small(sdist: Path) -> None:

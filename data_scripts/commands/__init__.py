@@ -18,7 +18,7 @@ from data_scripts.files.command_line import ArgumentParser
 from data_scripts.files.errors import InputError
 from data_scripts.public import ALIASES
 
-PROGRAM = "python -m data_scripts"
+PROGRAM = "convsim data"
 PACKAGES = ("commands", "public")
 ROOT = Path(__file__).parents[1]
 
@@ -57,15 +57,16 @@ def find_commands() -> dict[str, Command]:
     return dict(sorted(commands.items())) | {alias: commands[name] for alias, name in ALIASES.items()}
 
 
-def command_parser(module: ModuleType, name: str) -> ArgumentParser:
+def command_parser(module: ModuleType, name: str, program: str = PROGRAM) -> ArgumentParser:
     """The parser of a command's module; `run` of what it parses runs the command.
 
     Args:
         module: the imported module.
         name: the name that the user gave.
+        program: what the user ran, for the help.
     """
     parser = ArgumentParser(
-        prog=f"{PROGRAM} {name}",
+        prog=f"{program} {name}",
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,6 +1,6 @@
 """Show what a chat log contains: its format, columns and guessed roles, sample pairs, who answers, the next commands.
 
-  python -m data_scripts inspect support.csv
+  convsim inspect support.csv
 
 FILE is anything that the command conversations reads, and the options are the same: with --columns, you see the pairs
 that other roles give. Only the first messages are read, and nothing is written.
@@ -229,6 +229,6 @@ def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], re
         if value:
             words += [option, *([value] if isinstance(value, str) else value)]
     folder = re.sub(r"\W+", "_", log.path.stem).strip("_") or "chats"
-    train = shlex.join(["python", "-m", "trainer.adapt", *words, "-o", f"runs/{folder}"])
+    train = shlex.join(["convsim", "adapt", *words, "-o", f"runs/{folder}"])
     pairs = shlex.join([*PROGRAM.split(), "conversations", *words, "-o", f"data/{folder}"])
     return f"{train}\nor, without training: {pairs}"

@@ -1,20 +1,16 @@
-"""Serves the demo page (page.py) of a model and an index of replies.
-
-python model_cards/space/app.py INDEX
-"""
+"""Serves the demo page (page.py) of a model and an index of replies: `convsim demo INDEX`."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from data_scripts.files.command_line import ArgumentParser
-from modeling_convsim.suggestion import ReplyIndex
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
-        prog="python model_cards/space/app.py",
+        prog="convsim demo",
         description="Serve a page that demonstrates a model and an index of replies that was built with it.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
         "the next free port).",
@@ -24,7 +20,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         nargs="?",
         type=Path,
         default=Path(__file__).parent / "replies",
-        help="folder written by `python -m modeling_convsim.suggestion build`, which names its model (default: "
+        help="folder written by `convsim suggest build` or `convsim adapt`, which names its model (default: "
         "replies/ next to this file)",
     )
     parser.add_argument(
@@ -43,7 +39,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Serves the page; returns 2 if the index cannot be opened."""
     options = parse_arguments(arguments)
 
-    import page  # after the arguments are parsed: importing gradio takes seconds
+    # After the arguments are parsed: these take seconds to import.
+    import page
+
+    from modeling_convsim.suggestion import ReplyIndex
 
     try:
         index = ReplyIndex.load(options.index)

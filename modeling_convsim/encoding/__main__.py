@@ -1,6 +1,6 @@
 """The command that encodes a file of texts with a saved model; in Python, use `Encoder`.
 
-python -m modeling_convsim.encoding MODEL FILE -o OUT.npy
+convsim encode MODEL FILE -o OUT.npy
 """
 
 import argparse
@@ -28,9 +28,9 @@ from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses and validates the command line."""
     parser = ArgumentParser(
-        prog="python -m modeling_convsim.encoding",
+        prog="convsim encode",
         description="Encode texts with a saved model.",
-        epilog="example: python -m modeling_convsim.encoding runs/quickstart/model questions.txt -o questions.npy",
+        epilog="example: convsim encode runs/quickstart/model questions.txt -o questions.npy",
     )
     parser.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
     parser.add_argument("file", help=f"texts: one per line, UTF-8; - for standard input; or a table ({TABLE_SUFFIXES})")

@@ -54,9 +54,9 @@ def test_help_imports_no_large_library():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["redit"], "unknown command 'redit'; did you mean 'reddit'? (options: python -m data_scripts --help)"),
-        (["--vesion"], "unknown argument '--vesion' (options: python -m data_scripts --help)"),
-        (["reddit"], "are required: FILE_OR_FOLDER (options: python -m data_scripts reddit --help)"),
+        (["redit"], "unknown command 'redit'; did you mean 'reddit'? (options: convsim data --help)"),
+        (["--vesion"], "unknown argument '--vesion' (options: convsim data --help)"),
+        (["reddit"], "are required: FILE_OR_FOLDER (options: convsim data reddit --help)"),
         (["reddit", "RC.bz2", "-o", "out", "--split", "x"], "argument --split: invalid choice: 'x'"),
         (["reddit", "RC.bz2", "--outptu", "out"], "unknown argument '--outptu'; did you mean '--output'?"),
         (["nli", "data", "-o", "out", "--lisense", "mit"], "unknown argument '--lisense'; did you mean '--license'?"),

@@ -1,12 +1,12 @@
 """Adapt the base model to your own chats: reads the logs, trains, compares, and builds an index of replies.
 
-The logs are read as `python -m data_scripts conversations` reads them, with the same options. OUTPUT becomes a run's
+The logs are read as `convsim data conversations` reads them, with the same options. OUTPUT becomes a run's
 folder with the adapted model in OUTPUT/model, the pairs in OUTPUT/pairs, and an index of the replies in OUTPUT/replies.
 A tenth of the conversations is the test split, on which the model is compared with the base and with word overlap. What
 is printed is also in OUTPUT/results.json.
 
-Each step is also a command of its own: `data_scripts conversations`, `trainer/run.py trainer/presets/adapt.yaml`,
-`trainer.evaluation`, and `modeling_convsim.suggestion`.
+Each step is also a command of its own: `convsim data conversations`, `convsim train adapt`, `convsim evaluate`, and
+`convsim suggest`.
 """
 
 import argparse
@@ -21,10 +21,9 @@ from data_scripts.files.storage import storage_argument
 def build_parser() -> ArgumentParser:
     """The command line: the options of `data_scripts conversations`, and those of the run."""
     parser = ArgumentParser(
-        prog="python -m trainer.adapt",
+        prog="convsim adapt",
         description=__doc__,
-        epilog="example: python -m trainer.adapt support.csv --columns thread=ticket speaker=from time=at --mask "
-        "-o runs/chats",
+        epilog="example: convsim adapt support.csv --columns thread=ticket speaker=from time=at --mask -o runs/chats",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_reading_arguments(parser)
@@ -39,8 +38,8 @@ def build_parser() -> ArgumentParser:
         "--base",
         metavar="MODEL",
         help="folder or Hub id of the model to adapt: one of this project, or any text encoder of transformers or "
-        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2 (default: model_cards/base of this "
-        "clone)",
+        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2 (default: that of the environment "
+        "variable CONVSIM_BASE, or else the base that ships with convsim)",
     )
     group.add_argument(
         "--finetune",

@@ -32,9 +32,9 @@ TUNED = "stsb_tuned"
 def build_parser() -> ArgumentParser:
     """The command line."""
     parser = ArgumentParser(
-        prog="python -m trainer.evaluation",
+        prog="convsim evaluate",
         description=__doc__,
-        epilog="example: python -m trainer.evaluation runs/quickstart/model --tasks response_prediction,stsb "
+        epilog="example: convsim evaluate runs/quickstart/model --tasks response_prediction,stsb "
         "--pairs data/reddit --stsb data/stsb --baselines bm25 --output results.json",
     )
     parser.add_argument(
@@ -74,7 +74,7 @@ def _add_data_options(parser: ArgumentParser) -> None:
         type=Path,
         metavar="FOLDER",
         help=f"folder with the subfolders {', '.join(helps)}, instead of the options below; for the task sample, the "
-        "folder that `python -m data_scripts sample` wrote",
+        "folder that `convsim data sample` wrote",
     )
     for name, text in helps.items():
         group.add_argument(f"--{name}", metavar="SOURCE", help=f"{text} (default: {name} in --data)")

@@ -2,8 +2,8 @@
 
 Or publish a demo page for a published model, with an index of replies, as a Space.
 
-python -m trainer.publish runs/NAME --hub_model_id ORG/NAME
-python -m trainer.publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
+convsim publish runs/NAME --hub_model_id ORG/NAME
+convsim publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
 """
 
 import sys
@@ -16,9 +16,7 @@ from data_scripts.files.errors import InputError
 
 def build_parser() -> ArgumentParser:
     """The command line."""
-    parser = ArgumentParser(
-        prog="python -m trainer.publish", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(prog="convsim publish", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument(
         "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run, for example runs/quickstart"
     )

@@ -50,11 +50,11 @@ def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, 
     lines = capsys.readouterr().out.splitlines()
     words = shlex.split(lines[-1].removeprefix("or, without training: "))
     adapt = shlex.split(lines[-2].removeprefix("next: "))
-    assert adapt[:3] == ["python", "-m", "trainer.adapt"] and adapt[-1] == "runs/my_chats"
-    assert adapt[3:-1] == words[4:-1]
-    assert words[:5] == ["python", "-m", "data_scripts", "conversations", "my chats.csv"]
+    assert adapt[:2] == ["convsim", "adapt"] and adapt[-1] == "runs/my_chats"
+    assert adapt[2:-1] == words[3:-1]
+    assert words[:4] == ["convsim", "data", "conversations", "my chats.csv"]
     assert words[-2:] == ["-o", "data/my_chats"] and "thread=Ticket #" in words
-    assert main(words[3:]) == 0
+    assert main(words[2:]) == 0
     files = sorted(Path("data/my_chats").glob("*.parquet"))
     assert {row["response"] for file in files for row in pq.read_table(file).to_pylist()} == {"On its way", "Of course"}
 

@@ -1,0 +1,87 @@
+"""The console script `convsim`: fast help, our packages rather than the user's, and missing packages in one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer import console
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = "import sys; from trainer.console import main; sys.exit(main())"  # as in the file that pip writes
+
+# Asks each command for its help; prints the first words of each, and which large libraries are imported by then.
+HELP = """
+import contextlib, io, sys
+from trainer.console import main
+
+for name in sys.argv[1:]:
+    sys.argv[:] = ["convsim", name, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
+        main()
+    imported = [library for library in ("datasets", "gradio", "torch", "transformers") if library in sys.modules]
+    print(*printed.getvalue().split()[:3], imported)
+"""
+
+
+def run(folder: Path, *words: str, code: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+    """Runs the script in a folder, whose files are not on `sys.path`, as they are not for a script."""
+    command = [sys.executable, "-P", "-c", code, *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of a user, whose packages have the names of ours."""
+    for name in console.OWN:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('not ours')")
+    return tmp_path
+
+
+def test_help_lists_the_commands_and_imports_nothing(folder: Path) -> None:
+    for words in ([], ["--help"]):
+        code = "import atexit; atexit.register(lambda: print(sorted(sys.modules))); " + SCRIPT.replace("; ", "\n")
+        done = run(folder, *words, code="import sys; " + code.replace("import sys\n", ""))
+        assert done.returncode == 0 and done.stdout.startswith("usage: convsim COMMAND"), done.stderr
+        listed, modules = done.stdout.rsplit("\n", 2)[:2]
+        assert not [name for name in console.COMMANDS if f"\n    {name} " not in listed]
+        assert not {"data_scripts.files", "numpy", "pathlib", "yaml"} & set(eval(modules))
+
+
+def test_the_help_of_a_command_has_its_name_and_waits_for_no_large_library(folder: Path) -> None:
+    done = run(folder, *sorted(console.COMMANDS, key=["suggest", "encode"].__contains__), code=HELP)
+    assert done.returncode == 0, done.stderr
+    printed = [line.split(" ", 3) for line in done.stdout.splitlines()]
+    assert [words[:3] for words in printed] == [["usage:", "convsim", words[2]] for words in printed]
+    assert {words[2]: words[3] for words in printed} == {
+        name: "[]" if name not in ("suggest", "encode") else "['torch', 'transformers']" for name in console.COMMANDS
+    }
+    assert not list(folder.glob("*.npy"))
+
+
+def test_a_misspelled_command_is_one_line(folder: Path) -> None:
+    done = run(folder, "adopt")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: unknown command 'adopt'; did you mean 'adapt'? (commands: convsim --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "extra"),
+    [
+        (["inspect", "chats.csv"], "pyarrow", "adapt"),
+        (["adapt", "chats.csv", "-o", "out"], "datasets", "adapt"),
+        (["data", "reddit", "RC.zst", "-o", "out"], "msgspec", "train"),
+        (["demo", "replies"], "gradio", "demo"),
+    ],
+)
+def test_a_missing_package_is_one_line(folder: Path, words: list[str], module: str, extra: str) -> None:
+    (folder / "chats.csv").write_text("input,response\nHello.,Hi.\n")
+    (folder / "RC.zst").touch()
+    done = run(folder, *words, code=f"import sys; sys.modules[{module!r}] = None\n{SCRIPT}")
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr == f"error: convsim {words[0]} needs {module}: pip install 'convsim[{extra}]'\n"

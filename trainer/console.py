@@ -1,0 +1,89 @@
+"""The console script `convsim`: each command is imported when it runs, so that help is fast."""
+
+import argparse
+import sys
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+OWN = ("data_scripts", "modeling_convsim", "trainer")
+
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        summary: what it does, for the list of commands.
+        module: the module whose `main` runs it.
+        extra: the extra of convsim that has all that it needs.
+    """
+
+    summary: str
+    module: str
+    extra: str
+
+
+COMMANDS = {
+    "inspect": Command(
+        "show how a chat log is read, and the command that adapts to it", "data_scripts.__main__", "adapt"
+    ),
+    "adapt": Command(
+        "adapt the base to your chats, compare it, and index the replies", "trainer.adapt.__main__", "adapt"
+    ),
+    "suggest": Command("suggest replies: build, calibrate, suggest", "modeling_convsim.suggestion.__main__", "suggest"),
+    "encode": Command("encode a file of texts", "modeling_convsim.encoding.__main__", "suggest"),
+    "train": Command("train a model with the settings of a preset", "trainer.run", "train"),
+    "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),
+    "publish": Command("verify a model's folder and upload it to the Hub", "trainer.publish.__main__", "train"),
+    "data": Command("prepare data for the trainer: one command for each kind", "data_scripts.__main__", "train"),
+    "demo": Command("open a page that suggests replies", "app", "demo"),
+}
+
+
+def main() -> int:
+    """Run a command; returns its exit code: 0, 2 after a user's mistake (one line on stderr), or 128 + signal."""
+    name, *words = sys.argv[1:] or ["--help"]
+    if name not in COMMANDS:
+        _refuse(name)
+    try:
+        return _run(name, words)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] in ("", *OWN):
+            raise
+        from data_scripts.files.extras import missing_package
+
+        print(f"error: {missing_package(error, missing, COMMANDS[name].extra, f'convsim {name}')}", file=sys.stderr)
+        return 2
+
+
+def _run(name: str, words: list[str]) -> int:
+    module = COMMANDS[name].module
+    sys.argv[:] = [f"convsim {name}", *words]  # where the trainer looks for them
+    if name == "inspect":
+        return int(import_module(module).main([name, *words], "convsim"))
+    if name == "demo":  # page.py and the other files of the folder import each other
+        from trainer.shipped import MODEL_CARDS
+
+        sys.path.insert(0, str(MODEL_CARDS / "space"))
+    return int(import_module(module).main(*([] if name == "train" else [words])))
+
+
+def _refuse(name: str) -> NoReturn:
+    """Print the help, or the error on a command that does not exist, and exit."""
+    parser = argparse.ArgumentParser(
+        prog="convsim",
+        usage="convsim COMMAND ...",
+        description="Sentence encoders that learn from conversations. COMMAND --help explains a command.",
+    )
+    parsers = parser.add_subparsers(metavar="COMMAND")
+    for command, (summary, *_) in COMMANDS.items():
+        parsers.add_parser(command, help=summary)
+    if name in ("--help", "-h"):
+        parser.parse_args([name])
+    from data_scripts.files.command_line import suggest
+
+    parser.exit(2, f"error: unknown command '{name}'{suggest(name, COMMANDS)} (commands: convsim --help)\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
