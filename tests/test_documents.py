@@ -15,9 +15,10 @@ DOCUMENTS = [
     ROOT / "README.md",
     *(ROOT / folder / "README.md" for folder in ("data_scripts", "trainer", "model_cards")),
 ]
-WITH_COMMANDS = ("data_scripts", "modeling_convsim.suggestion")
+WITH_COMMANDS = ("data_scripts", "modeling_convsim.suggestion", "data", "suggest")
+SCRIPT = ("-m", "trainer.console")  # convsim
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^(?:python -m|accelerate launch|python trainer/run\.py)\s.*$", re.MULTILINE)
+COMMAND = re.compile(r"^(?:convsim|python -m|accelerate launch|python trainer/run\.py)\s.*$", re.MULTILINE)
 
 
 def blocks(language: str, *paths: Path) -> list[str]:
@@ -67,27 +68,34 @@ def test_python_runs(quickstart: Path, snippet: str) -> None:
 def test_the_chat_log_is_read_as_documented(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     texts = blocks("", ROOT / "README.md")
-    (number,) = [number for number, text in enumerate(texts) if text.startswith("python -m data_scripts inspect")]
+    (number,) = [number for number, text in enumerate(texts) if text.startswith("convsim inspect")]
     _, *words = shlex.split(texts[number])
-    lines = iter(run(tmp_path, *words).splitlines())
+    lines = iter(run(tmp_path, *SCRIPT, *words).splitlines())
     for line in texts[number + 1].splitlines():
         assert line == "…" or line in lines, f"not printed, or not in this order: {line}"
 
 
-@pytest.mark.parametrize("command", [text for text in commands() if "trainer/run.py" in text])
+@pytest.mark.parametrize(
+    "command", [text for text in commands() if "trainer/run.py" in text or "convsim train" in text]
+)
 def test_a_training_command_has_valid_settings(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     words = shlex.split(command)
-    preset, *options = words[words.index("trainer/run.py") + 1 :]
+    preset, *options = words[words.index("train" if words[0] == "convsim" else "trainer/run.py") + 1 :]
     options = [word for word in options if word != "…"]
-    if preset.endswith(".yaml") and Path(preset).parent.name:
+    if words[0] == "convsim" or (preset.endswith(".yaml") and Path(preset).parent.name):
         parse_arguments([preset, *(options if options[-1:] != ["--pairs"] else [])])
 
 
-@pytest.mark.parametrize("command", [text for text in commands() if "python -m" in text])
+OTHERS = [text for text in commands() if "python -m" in text or ("convsim" in text and "convsim train" not in text)]
+
+
+@pytest.mark.parametrize("command", OTHERS)
 def test_the_options_of_a_command_are_in_its_help(command: str) -> None:
-    module, *words = shlex.split(command.partition("#")[0])[2:]
-    known = help_text("-m", module, *([words[0]] if module in WITH_COMMANDS else []))
+    words = shlex.split(command.partition("#")[0])
+    start = SCRIPT if words[0] == "convsim" else ("-m",)
+    module, *words = words[1 if words[0] == "convsim" else 2 :]
+    known = help_text(*start, module, *([words[0]] if module in WITH_COMMANDS else []))
     named = {word.partition("=")[0] for word in words if word.startswith("-")}
     if module == "trainer.sweep":  # accepts the trainer's options too
         known += help_text("trainer/run.py")

@@ -81,10 +81,10 @@ def write_card(
             `size_mb`, `sentences_per_second` and, by split, `stsb`, each `exported` and `torch`.
         settings: the run's settings, as in config.yaml.
         config: the model's config.
-        model_id: what the card's examples load, `ORG/NAME`.
+        model_id: what the card's examples load, `OWNER/NAME` or `runs/NAME/model`.
     """
     scores = list(read_scores(results, settings))
-    name = model_id.rpartition("/")[2]
+    name = [*model_id.split("/")[:2]][-1]  # of OWNER/NAME or runs/NAME/model
     card = ModelCard.from_template(
         _metadata(scores, settings, config, name, hub_sources(results)),
         template_path=str(TEMPLATE),

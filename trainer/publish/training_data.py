@@ -68,8 +68,8 @@ def public_name(source: str, on_hub: Collection[str], local: str = LOCAL) -> str
 
 
 def example_id(run: Path) -> str:
-    """What a card's examples load if it is not known where the model of a run will be published."""
-    return f"ORG/{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.name).strip('-.') or 'model'}"
+    """What a card's examples load if it is not known where the model of a run will be published: where runs are."""
+    return f"runs/{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.name).strip('-.') or 'NAME'}/model"
 
 
 def sources_of(settings: Mapping[str, Any], dataset: str) -> list[str]:

@@ -33,7 +33,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
 
     Args:
         run: the run's folder, with config.yaml, results.json and model/.
-        hub_model_id: what the card's examples load; by default that of config.yaml, or else ORG/ and the run's name.
+        hub_model_id: what the card's examples load; by default that of config.yaml, or else the run's place in runs/.
 
     Raises:
         InputError: a file of the run is missing, damaged or unreadable.
@@ -94,7 +94,7 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         if is_repository:  # only the name in the card's examples changes
             folder = Path(shutil.copytree(folder, Path(scratch, "model")))
             card = (folder / CARD).read_text(encoding="utf-8")
-            (folder / CARD).write_text(card.replace(f'"{example_id(run.resolve())}"', f'"{hub_model_id}"'), "utf-8")
+            (folder / CARD).write_text(card.replace(f"model_cards/{run.resolve().name}", hub_model_id), "utf-8")
         return upload(
             folder,
             hub_model_id,

@@ -258,4 +258,4 @@ def test_names_are_no_markup_in_the_card(tmp_path: Path):
 
 
 def test_a_run_folders_name_is_no_code_in_the_examples():
-    assert example_id(Path('runs/x"); import os #')) == "ORG/x-import-os"
+    assert example_id(Path('runs/x"); import os #')) == "runs/x-import-os/model"

@@ -214,7 +214,7 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
 def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_path: Path, capsys, monkeypatch):
     flat = shutil.copytree(dan_run / "model", tmp_path / "base")
     shutil.copy2(dan_run / "results.json", flat)
-    card = 'from_pretrained("ORG/base")'
+    card = 'from_pretrained("model_cards/base")'
     (flat / "README.md").write_text(card)
     assert publish_command.main([str(flat), "--hub_model_id", "me/x", "--dry_run"]) == 0
     assert capsys.readouterr().out == f"verified, not uploaded: {flat}\n"
