@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Choice:
     suggested: dict[Weights, Suggested]
     weights: Weights
     context: ContextChoice
-    models: list[FoldModel]
+    models: list[FoldModel] = field(default_factory=list)
 
 
 class CrossValidation:

@@ -41,7 +41,8 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
     }
     found = {name: FakeEncoder(each, size=32) for name, each in (answers | {PEER: {}}).items()}
     for name, encoder in found.items():
-        encoder.model = SimpleNamespace(config=SimpleNamespace(context_weights=[]), name_or_path=name)  # type: ignore[attr-defined]
+        encoder.model = SimpleNamespace(name_or_path=name)  # type: ignore[attr-defined]
+        encoder.uses_context = False  # type: ignore[attr-defined]
     monkeypatch.setattr(comparison, "load_encoder", found.__getitem__)
     monkeypatch.setattr(comparison, "installed_copy", lambda name: name)  # not installed
     monkeypatch.setattr(comparison, "ENOUGH", 30)
@@ -64,7 +65,14 @@ def hits(encoder: FakeEncoder) -> np.ndarray:
 
 
 def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(encoders):
-    result = compare(encoders["the/base"], encoders["run/model"], DatasetDict(train=KNOWN, test=PAIRS), None, OWN)
+    result = compare(
+        encoders["the/base"],
+        encoders["run/model"],
+        DatasetDict(train=KNOWN, test=PAIRS),
+        None,
+        OWN,
+        encoders["the/base"],
+    )
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result.adapted["p_at_1"] == pytest.approx(ours.mean())
@@ -87,7 +95,14 @@ def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(en
 
 
 def test_suggestions_are_right_by_the_judge_and_ours_come_first(encoders):
-    result = compare(encoders["the/base"], encoders["run/model"], DatasetDict(train=KNOWN, test=PAIRS), None, OWN)
+    result = compare(
+        encoders["the/base"],
+        encoders["run/model"],
+        DatasetDict(train=KNOWN, test=PAIRS),
+        None,
+        OWN,
+        encoders["the/base"],
+    )
     rows = result.suggestions
     assert list(rows)[:3] == ["adapted", "adapted, replies", "adapted, messages"]
     assert [rows[name]["right"] for name in list(rows)[:3]] == pytest.approx([12 / 30, 9 / 30, 3 / 30])
@@ -118,7 +133,7 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, m
     context = ContextChoice((), [(), (), ()], gain)
     choice = Choice(None, None, gain, folds, suggested, OWN, context)  # type: ignore[arg-type]
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare(encoders["the/base"], encoders["run/model"], splits, choice, OWN)
+        result = compare(encoders["the/base"], encoders["run/model"], splits, choice, OWN, encoders["the/base"])
         assert result.adapted["p_at_1"] == pytest.approx(0.5) and result.adapted["split"] == "cross-validation"
         assert result.baselines["base"]["p_at_1"] == 0 and result.baselines["bm25"]["queries"] == 30
         assert result.suggestions["bm25, messages"]["right"] == result.suggestions["adapted"]["right"] == 1
@@ -157,5 +172,5 @@ def test_token_f1_counts_shared_words_with_repetitions():
 @pytest.mark.parametrize("pairs", [None, Dataset.from_dict({"input": ["a", "b"], "response": ["yes", "no"]})])
 def test_there_is_no_comparison_without_three_held_out_replies(encoders, pairs):
     splits = DatasetDict(train=KNOWN, **({"test": pairs} if pairs else {}))
-    result = compare(encoders["the/base"], encoders["run/model"], splits, None, OWN)
+    result = compare(encoders["the/base"], encoders["run/model"], splits, None, OWN, encoders["the/base"])
     assert result == Comparison({}, {}, {}) and "no comparison" in format_comparison(result)

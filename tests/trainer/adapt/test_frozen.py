@@ -1,6 +1,8 @@
 """A pretrained encoder that is not trained: each text is encoded once, and its vector is that of the encoder."""
 
 import copy
+import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +13,15 @@ import torch
 from accelerate.state import AcceleratorState
 
 from data_scripts.chats.conversations import ConversationOptions
+from data_scripts.files.folders import write_record
 from modeling_convsim import ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
-from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding import Encoder, JointEncoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT
 from tests.trainer.adapt.conftest import CHATS
 from tests.trainer.adapt.test_adapt import COLUMNS, write_chats
 from tests.trainer.tiny_backbone import save_backbone
-from trainer.adapt import adaptation
+from trainer.adapt import adaptation, cross_validation, joint, start
 from trainer.adapt.chats import adapt_to_chats
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
@@ -29,6 +32,7 @@ from trainer.adapt.start import Interpolation, Start
 from trainer.adapt.suggestions import Weights
 from trainer.command_line import build_arguments
 from trainer.training.backbone import find_backbone
+from trainer.training.run_folder import KIND
 
 
 def packed(*texts: list[int]) -> dict[str, torch.Tensor]:
@@ -63,8 +67,9 @@ def test_each_text_is_read_once_without_dropout_and_only_the_heads_have_gradient
 
 
 @pytest.fixture
-def backbone(tmp_path, monkeypatch) -> str:
+def backbone(tmp_path, base, monkeypatch) -> str:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONVSIM_BASE", base)  # whose language is not known
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
     AcceleratorState._reset_state(reset_partial_state=True)
     return str(save_backbone(tmp_path / "backbone"))
@@ -76,7 +81,11 @@ def adapt_chats(backbone: str, count: int) -> dict[str, Any]:
 
 
 def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_chats(backbone):
+    for folder in (Path("run"), Path("run/second")):  # of an earlier run that joined two models
+        (folder / "model").mkdir(parents=True)
+        write_record(folder, KIND)
     results = adapt_chats(backbone, 54)
+    assert not Path("run/second/model").exists() and "joint" not in results
     encoder, found = Encoder.from_pretrained("run/model"), find_backbone(backbone)
     assert found is not None
     start = found.build_model(found.build_config({})).encoder.state_dict()
@@ -89,6 +98,23 @@ def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_c
     built = ReplyIndex.build(encoder, index.replies.texts, message_weight=0)
     np.testing.assert_allclose(index.vectors[:, : built.vectors.shape[1]], built.vectors, rtol=0, atol=2e-3)
     assert {"base", "bm25"} <= results["baselines"].keys()
+
+
+def test_the_project_s_own_base_is_joined_if_it_knows_the_language(backbone, base, monkeypatch, capsys):
+    monkeypatch.setattr(cross_validation, "FOLDS", 2)
+    monkeypatch.setattr(start, "SHARES", (0.0,))
+    monkeypatch.setattr(joint, "choose", lambda _: 0.4)
+    monkeypatch.setattr(joint, "TO_KEEP", -99.0)
+    monkeypatch.setattr(Gain, "exceeds", lambda self, errors: errors < 0)  # only then
+    shutil.copytree(base, "own")
+    config = json.loads(Path("own/config.json").read_text())
+    Path("own/config.json").write_text(json.dumps(config | {"language": ["de", "en"]}))
+    monkeypatch.setenv("CONVSIM_BASE", "own")
+    results = adapt_chats(backbone, 54)
+    assert results["joint"]["share"] == 0.4 and results["joint"]["queries"] == results["response_prediction"]["queries"]
+    assert "joined with the project's own base, whose share in a score is 0.4" in capsys.readouterr().out
+    encoder = ReplyIndex.load("run/replies").encoder
+    assert isinstance(encoder, JointEncoder) and encoder.second.model.name_or_path == "run/second/model"
 
 
 @pytest.mark.parametrize("finetune", [False, True])

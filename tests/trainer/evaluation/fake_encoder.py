@@ -13,7 +13,7 @@ class FakeEncoder:
         self.answers, self.size = answers or {}, size
         self.calls: list[tuple[str, list[str]]] = []
 
-    def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
+    def encode(self, texts: Iterable[str], side: str = "input", contexts: object = None) -> np.ndarray:
         texts = list(texts)
         self.calls.append((side, texts))
         if side != "response":
