@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from typing import Protocol
 
 import numpy as np
 
-from modeling_convsim.encoding.encoder import Encoder
 from modeling_convsim.suggestion.deduplication import canonical_form
 from modeling_convsim.suggestion.search import CHUNK
 
@@ -189,7 +189,15 @@ def choose_question_threshold(vectors: np.ndarray, answers: list[str] | None, du
     return float(np.quantile(wrong, WRONG_BELOW)) if len(wrong) else ALONE
 
 
-def text_cosines(judge: Encoder, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+class Judge(Protocol):
+    """An encoder that compares suggestions with real replies."""
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """L2-normalized vectors (texts, dimensions)."""
+        ...
+
+
+def text_cosines(judge: Judge, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
     """(texts,): the cosine of each text and the other one as a judge encodes them; 1 for variants, -1 for no text.
 
     Variants have the same `canonical_form`.

@@ -16,6 +16,7 @@ from modeling_convsim.encoding.joint import JointEncoder
 from modeling_convsim.suggestion.calibration import (
     RIGHT_COSINE,
     Calibration,
+    Judge,
     choose_question_threshold,
     choose_threshold,
     text_cosines,
@@ -127,7 +128,7 @@ class ReplyIndex(ReplySearch):
         inputs: Sequence[str],
         expected: Sequence[str],
         precision: float = 0.8,
-        judge: Encoder | None = None,
+        judge: Judge | None = None,
         show_progress: bool = False,
         contexts: Sequence[Sequence[str]] | None = None,
     ) -> Calibration:
@@ -164,7 +165,7 @@ class ReplyIndex(ReplySearch):
         self,
         inputs: Sequence[str],
         expected: Sequence[str],
-        judge: Encoder | None = None,
+        judge: Judge | None = None,
         show_progress: bool = False,
         contexts: Sequence[Sequence[str]] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ def _run(material: Material, domain: str, pairs: int, number: int, shuffled: boo
         words += ["--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
         adapted = adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
-        run, judge = Path(folder, "run"), adapted.base
+        run, judge = Path(folder, "run"), adapted.judge
         index, calibration = build_index(
             run, adapted.open(run / "model"), adapted.pairs, adapted.choice, PROMISE, judge
         )

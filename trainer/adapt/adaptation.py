@@ -21,12 +21,14 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim import ConvSimPretrainedModel
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
+from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
-from trainer.adapt.ranking import MRR, Queries, Ranks, build_queries, summarize
+from trainer.adapt.ranking import MRR, QUERIES, Queries, Ranks, build_queries, summarize
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
+from trainer.adapt.suggestions import CenteredEncoder
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
@@ -58,6 +60,7 @@ class Adapted:
         choice: what cross-validation chose; None for pairs with a dev split.
         base: the model that was adapted, as it was.
         vectors: the vectors of all texts, if the encoder was not trained.
+        judge: what compares suggestions with real replies.
     """
 
     results: dict[str, Any]
@@ -65,6 +68,7 @@ class Adapted:
     choice: Choice | None
     base: Encoder
     vectors: Vectors
+    judge: Judge
 
     def open(self, folder: Path) -> Encoder:
         """The adapted model that was saved in a folder; what was encoded is not encoded again."""
@@ -74,10 +78,14 @@ class Adapted:
         return encoder
 
 
-def adapt(arguments: Arguments) -> Adapted:
+def adapt(arguments: Arguments, judge: Judge | None = None) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run.
 
     A pretrained encoder gets heads and a lexical channel. Only these are trained, unless the settings have `finetune`.
+
+    Args:
+        arguments: the settings.
+        judge: what compares suggestions with real replies; by default the model itself, before it is adapted.
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
@@ -86,11 +94,11 @@ def adapt(arguments: Arguments) -> Adapted:
     if find_backbone(str(arguments.initialize_from)):
         model_config = {"lexical_size": LEXICAL_SIZE, **arguments.model_config}
         arguments = dataclasses.replace(arguments, model_config=model_config)
-    adaptation = Adaptation()
+    adaptation = Adaptation(judge)
     results = train(arguments, adaptation)
     if adaptation.vectors:
         freeze(adaptation.base.model.encoder, adaptation.vectors)
-    return Adapted(results, adaptation.pairs, adaptation.choice, adaptation.base, adaptation.vectors)
+    return Adapted(results, adaptation.pairs, adaptation.choice, adaptation.base, adaptation.vectors, adaptation.judge)
 
 
 class Adaptation(Hook):
@@ -102,6 +110,7 @@ class Adaptation(Hook):
         context: how much earlier turns count, chosen by the base on the messages that choose.
         base: the base, whatever is trained.
         vectors: see `Adapted`.
+        judge: see `Adapted`.
     """
 
     pairs: DatasetDict
@@ -109,10 +118,14 @@ class Adaptation(Hook):
     context: ContextChoice
     base: Encoder
     vectors: Vectors
+    judge: Judge
     _base: Interpolation
     _base_share: float
     _start: Start
     _dev: "_Dev"
+
+    def __init__(self, judge: Judge | None = None) -> None:
+        self._given_judge = judge
 
     def complete_splits(self, data: RunData) -> None:
         """See `split_pairs`."""
@@ -136,10 +149,14 @@ class Adaptation(Hook):
         self.base.model.name_or_path = str(arguments.initialize_from)
         if is_frozen:
             self._encode_texts()
+        self.judge = self._given_judge or self.base
+        if self._given_judge is None and isinstance(model.encoder, ConvSimPretrainedModel):
+            replies = self.pairs["train"].shuffle(0)["response"][:QUERIES]
+            self.judge = CenteredEncoder(self.base, replies)
         self._base, self._base_share = Interpolation(model), model.config.lexical_share
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
-            self.choice = CrossValidation(context, model, self.base, tasks, self.pairs["train"]).run()
+            self.choice = CrossValidation(context, model, self.base, tasks, self.pairs["train"], self.judge).run()
             self._start, self.context = self.choice.start, self.choice.context
             return arguments_of(arguments, self.choice.point)
         self._dev = _Dev(model, tokenizer, self.pairs["validation"])

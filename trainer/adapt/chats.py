@@ -82,18 +82,17 @@ def adapt_to_chats(
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, arguments, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
-        adapted = adapt(arguments)  # the comparison says how many candidates there are
-        joint = _join_base(adapted, arguments, output)
-    encoder, choice, judge = adapted.open(output / "model"), adapted.choice, adapted.base
-    if joint:
-        encoder, choice, judge = joint.encoder, joint.choice, joint.judge
+        own = _own_base(arguments)
+        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None)
+        joint = _join(adapted, own, arguments, output)
+    encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, encoder, adapted.pairs, choice, precision, judge)
+        index, calibration = build_index(output, encoder, adapted.pairs, choice, precision, adapted.judge)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
         weights = Weights(index.message_weight, index.consensus_weight)
-        comparison = compare(adapted.base, encoder, adapted.pairs, choice, weights, judge)
+        comparison = compare(adapted.base, encoder, adapted.pairs, choice, weights, adapted.judge)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     is_adapted = adapted.results["adaptation"]["adapted"]
@@ -153,14 +152,21 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
     write_record(folder, KIND)
 
 
-def _join_base(adapted: Adapted, arguments: Arguments, output: Path) -> Joint | None:
-    """Adapt the project's own base beside another encoder, if it knows the language, and join both if that helps."""
-    joint = None
+def _own_base(arguments: Arguments) -> str | None:
+    """The project's own base, if another encoder is adapted to messages in a language that it knows."""
     if find_backbone(str(arguments.initialize_from)):
         own = base_model()
         if set(arguments.language) & set(load_initial_config(own).language):
-            settings = _run_settings(own, output / SECOND, arguments.license, False, output / "pairs")
-            joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
+            return own
+    return None
+
+
+def _join(adapted: Adapted, own: str | None, arguments: Arguments, output: Path) -> Joint | None:
+    """Adapt the project's own base too, and join both models, if that helps."""
+    joint = None
+    if own:
+        settings = _run_settings(own, output / SECOND, arguments.license, False, output / "pairs")
+        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
     if joint is None and has_record(output / SECOND, KIND):
         remove_earlier_run(output / SECOND)
     return joint

@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import text_cosines
+from modeling_convsim.suggestion.calibration import Judge, text_cosines
 from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
@@ -68,7 +68,7 @@ class _Part:
 
 
 def compare(
-    base: Encoder, encoder: Encoder, splits: DatasetDict, choice: Choice | None, weights: Weights, judge: Encoder
+    base: Encoder, encoder: Encoder, splits: DatasetDict, choice: Choice | None, weights: Weights, judge: Judge
 ) -> Comparison:
     """Compare the adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
@@ -125,7 +125,7 @@ class _EncodedOnce:
 
 
 def _compare_folds(
-    choice: Choice, pairs: Dataset, encoders: dict[str, SentenceEncoder], judge: Encoder, weights: Weights
+    choice: Choice, pairs: Dataset, encoders: dict[str, SentenceEncoder], judge: Judge, weights: Weights
 ) -> Comparison:
     threads, everything = thread_numbers(pairs), np.arange(len(pairs))
     parts = [
@@ -166,7 +166,7 @@ def _summarize_suggestions(
     weights: Weights,
     parts: Sequence[_Part],
     encoders: dict[str, SentenceEncoder],
-    judge: Encoder,
+    judge: Judge,
     turns: Mapping[str, Sequence[TurnWeights]],
 ) -> dict[str, dict[str, Any]]:
     """Of each way to suggest; the first one is that of the index."""

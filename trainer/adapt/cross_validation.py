@@ -14,6 +14,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
@@ -89,6 +90,7 @@ class CrossValidation:
         base: Encoder,
         tasks: Mapping[str, Task],
         pairs: Dataset,
+        judge: Judge,
     ) -> None:
         """Divide the pairs.
 
@@ -98,6 +100,7 @@ class CrossValidation:
             base: the base, whatever is trained.
             tasks: the only task of the run.
             pairs: the pairs to train on.
+            judge: compares suggestions with real replies.
 
         Raises:
             InputError: the run has several processes, or the pairs are too few.
@@ -105,7 +108,7 @@ class CrossValidation:
         if context.accelerator.num_processes > 1:
             raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
         self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
-        self._base, self._tokenizer = base, base.tokenizer
+        self._judge, self._tokenizer = judge, base.tokenizer
         self._threads = thread_numbers(pairs)
         folds = split_into_folds(self._threads)
         held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
@@ -188,7 +191,7 @@ class CrossValidation:
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
         index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
-        result = suggest_by_weights(index, unknown, self._base, (*CHOICES, BY_MESSAGES))
+        result = suggest_by_weights(index, unknown, self._judge, (*CHOICES, BY_MESSAGES))
         self._model.train(was_training)
         return result
 

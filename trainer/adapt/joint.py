@@ -32,13 +32,11 @@ class Joint:
     Attributes:
         encoder: both as one.
         choice: as of the first model, with the ranks and suggestions of both; None for pairs with a dev split.
-        judge: what has compared the suggestions with real replies.
         gain: over the first model alone, on messages that did not choose the share.
     """
 
     encoder: JointEncoder
     choice: Choice | None
-    judge: Encoder
     gain: Gain
 
     def summarize(self) -> dict[str, Any]:
@@ -51,7 +49,7 @@ def join(first: Adapted, second: Adapted, folders: tuple[Path, Path]) -> Joint |
 
     Args:
         first: one of them.
-        second: the other one, whose base compares suggestions with real replies.
+        second: the other one.
         folders: where both models were saved.
     """
     if first.choice is None or second.choice is None:
@@ -65,7 +63,7 @@ def join(first: Adapted, second: Adapted, folders: tuple[Path, Path]) -> Joint |
     if share is None or not gain.exceeds(TO_KEEP):
         return None
     choice = first.choice and _suggest(first, second, share, gain)
-    return Joint(JointEncoder(*_open(first, second, folders), share), choice, second.base, gain)
+    return Joint(JointEncoder(*_open(first, second, folders), share), choice, gain)
 
 
 def _open(first: Adapted, second: Adapted, folders: tuple[Path, Path]) -> tuple[Encoder, Encoder]:
@@ -95,7 +93,7 @@ def _suggest(first: Adapted, second: Adapted, share: float, gain: Gain) -> Choic
     for (models, _), rows in zip(_folds(first, second), first.choice.held_out, strict=True):
         known, unknown = _others(pairs, rows), pairs.select(rows)
         index = ReplyIndex.build(JointEncoder(*models, share), known["response"], questions=known["input"])
-        outcomes.append(suggest_by_weights(index, unknown, second.base, (*CHOICES, BY_MESSAGES)))
+        outcomes.append(suggest_by_weights(index, unknown, first.judge, (*CHOICES, BY_MESSAGES)))
     suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
     of_both = Gain(gain.threads, first.choice.gain.base, gain.adapted)
     return dataclasses.replace(first.choice, gain=of_both, suggested=suggested, weights=choose_weights(suggested))

@@ -10,7 +10,7 @@ from datasets import Dataset, DatasetDict
 from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import choose_examples, tabulate_thresholds
+from modeling_convsim.suggestion.calibration import Judge, choose_examples, tabulate_thresholds
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
 from trainer.evaluation.response_prediction import contexts_of
@@ -21,7 +21,7 @@ LONGEST_EXAMPLE = 100  # characters
 
 
 def build_index(
-    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, precision: float, judge: Encoder
+    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, precision: float, judge: Judge
 ) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
@@ -69,7 +69,7 @@ def _sample(pairs: Dataset) -> Dataset:
 
 
 def _calibrate(
-    index: ReplyIndex, suggested: Suggested, test: Dataset | None, precision: float, judge: Encoder
+    index: ReplyIndex, suggested: Suggested, test: Dataset | None, precision: float, judge: Judge
 ) -> dict[str, Any]:
     scores, are_right = suggested.scores, suggested.are_right
     result: dict[str, Any] = {

@@ -8,14 +8,29 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import RIGHT_COSINE, text_cosines
+from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Judge, text_cosines
 from modeling_convsim.suggestion.deduplication import canonical_form
 from trainer.adapt.context import add_turns, score_by
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.response_prediction import contexts_of
+
+
+class CenteredEncoder:
+    """The vectors of an encoder without what all texts of a log have in common, L2-normalized again.
+
+    Some encoders give any two texts a cosine of .7 or more, so that `RIGHT_COSINE` would be reached by all.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
+        """Takes an encoder and a sample of the texts."""
+        self._encoder, self._mean = encoder, encoder.encode(texts).mean(axis=0)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors (texts, dimensions)."""
+        vectors = self._encoder.encode(texts) - self._mean
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 class Weights(NamedTuple):
@@ -60,7 +75,7 @@ class Suggested:
 
 
 def suggest_by_weights(
-    index: ReplyIndex, pairs: Dataset, judge: Encoder, choices: Sequence[Weights] = CHOICES
+    index: ReplyIndex, pairs: Dataset, judge: Judge, choices: Sequence[Weights] = CHOICES
 ) -> dict[Weights, Suggested]:
     """The suggestions of an index for the messages of held-out pairs with each of some weights; its own ones stay."""
     own, suggested = (index.message_weight, index.consensus_weight), {}

@@ -120,7 +120,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
         def suggest(index: Any, some: Dataset, judge: str, choices: Any) -> dict[Weights, Suggested]:
             inputs = some["input"][:]
             assert not index.known & set(inputs) and index.known | set(inputs) == set(pairs["input"])
-            assert judge is base and choices == (*CHOICES, BY_MESSAGES)  # the base, which is not trained
+            assert judge == "judge" and choices == (*CHOICES, BY_MESSAGES)
             suggesting.append(index.weights)
             cosines = np.array([int(text) % 2 for text in inputs], float)
             return {
@@ -144,7 +144,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
         tasks = {TASK: SimpleNamespace(columns="columns")}
-        choice = CrossValidation(context, model, base, tasks, pairs).run()
+        choice = CrossValidation(context, model, base, tasks, pairs, "judge").run()  # type: ignore[arg-type]
         assert freed == list(range(1, len(Loop.runs) + 1))
         assert model.config.context_weights == [0.5] and sorted(turns_of.values()) == [
             (0.1 * n,) for n in range(len(held_out))
