@@ -79,7 +79,9 @@ def start_processes(arguments: Arguments) -> bool:
 def _check_ranks() -> None:
     """Refuse environment variables of a launcher that are not the numbers that it sets."""
     _number_in("MASTER_PORT", 0, 2**16 - 1)
-    for size_name, rank_name in (*zip(WORLD_SIZES, RANKS, strict=True), ("LOCAL_WORLD_SIZE", "LOCAL_RANK")):
+    _number_in("LOCAL_WORLD_SIZE", 1)  # which Accelerate sets to 1 where a launcher sets only LOCAL_RANK
+    _number_in("LOCAL_RANK", -1)
+    for size_name, rank_name in zip(WORLD_SIZES, RANKS, strict=True):
         size, rank = _number_in(size_name, 1), _number_in(rank_name, -1)  # -1: not one of several
         if size is not None and rank is not None and rank >= size:
             raise InputError(

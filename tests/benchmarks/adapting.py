@@ -5,6 +5,7 @@ depend on nothing but the files, so each is measured once for a domain and a num
 `adapting/results/*.json` of the material's folder; delete a file to measure it again.
 """
 
+import itertools
 import json
 import tempfile
 import time
@@ -33,10 +34,11 @@ from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
-from trainer.adapt.adaptation import adapt
+from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.chats import MOST_TOKENS
 from trainer.adapt.comparison import PEER
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
+from trainer.adapt.joint import join
 from trainer.adapt.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
@@ -55,25 +57,43 @@ Score = Callable[[Material, Dataset, Queries], Scores]
 
 def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base, adapted with the preset `adapt`."""
-    return _adapt(material, str(base_of(material)), rows, queries)
+    with tempfile.TemporaryDirectory() as folder:
+        return _score(_adapt(material, Path(folder), rows, base_of(material)).open(Path(folder, "run/model")), queries)
 
 
 def frozen(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, adapted with the preset `adapt`: frozen, with new heads."""
-    source = PEER if material.real else str(_folder(material) / "backbone")
-    return _adapt(material, source, rows, queries, "--max_tokens", str(MOST_TOKENS if material.real else 16))
-
-
-def _adapt(material: Material, source: str, rows: Dataset, queries: Queries, *options: str) -> Scores:
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "pairs")
-        data.mkdir()
-        rows.to_parquet(data / "train-00000-of-00001.parquet")
-        words = ["--initialize_from", source, "--pairs", str(data), *options]
-        words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
-        words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-        encoder = adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words])).open(Path(folder, "run/model"))
-        return [score(encoder, queries, weights) for weights in ((), encoder.model.config.context_weights)]
+        return _score(_adapt(material, Path(folder), rows).open(Path(folder, "run/model")), queries)
+
+
+def both(material: Material, rows: Dataset, queries: Queries) -> Scores:
+    """The last two, joined where that is better."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder, "minilm"), Path(folder, "base")
+        first = _adapt(material, paths[0], rows)
+        second = _adapt(material, paths[1], rows, base_of(material))
+        models = paths[0] / "run" / "model", paths[1] / "run" / "model"
+        joint = join(first, second, models)
+        return _score(joint.encoder if joint else first.open(models[0]), queries)
+
+
+def _adapt(material: Material, folder: Path, rows: Dataset, base: Path | None = None) -> Adapted:
+    """Adapt a model in `folder/run`, by default all-MiniLM-L6-v2, of whose texts more is read."""
+    data = folder / "pairs"
+    data.mkdir(parents=True)
+    rows.to_parquet(data / "train-00000-of-00001.parquet")
+    peer = PEER if material.real else str(_folder(material) / "backbone")
+    words = ["--initialize_from", str(base or peer), "--pairs", str(data), "--output_dir", str(folder / "run")]
+    words += ["--cache_dir", str(folder / "cache"), "--final_split", "dev"]
+    words += [] if base else ["--max_tokens", str(MOST_TOKENS if material.real else 16)]
+    words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
+    return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
+
+
+def _score(encoder: Encoder, queries: Queries) -> Scores:
+    with_turns = encoder.encode(queries.inputs, side="query", contexts=queries.contexts)
+    return [score(encoder, queries), with_turns @ encoder.encode(queries.responses, side="response").T]
 
 
 def base(material: Material, rows: Dataset, queries: Queries) -> Scores:
@@ -136,6 +156,7 @@ def model2vec(material: Material, rows: Dataset, queries: Queries) -> Scores:
 SYSTEMS: dict[str, tuple[str, Score]] = {
     "ours": ("ours", adapted),
     "frozen": ("all-MiniLM-L6-v2 adapted, frozen", frozen),
+    "both": ("all-MiniLM-L6-v2 adapted, frozen, with the base beside it", both),
     "base": ("the base as it is", base),
     "bm25": ("BM25", bm25),
     "tfidf": ("TF-IDF", tfidf),
@@ -317,9 +338,9 @@ for size in SIZES:
             f"earlier turns after adapting to {size:,} pairs of a domain", "P@1", 1, _contender(who, size, True),
             _contender(other, size, not is_alone), prepare=PREPARE, interval=gain_interval,
         )  # fmt: skip
-    for context in (False, True):
-        BENCHMARKS[f"adapt_frozen_{size}_minilm" + ("_context" if context else "")] = Benchmark(
-            f"adapting a frozen encoder to {size:,} pairs of a domain", "P@1", 1, _contender("frozen", size, context),
+    for context, who in itertools.product((False, True), ("frozen", "both")):
+        BENCHMARKS[f"adapt_{who}_{size}_minilm" + ("_context" if context else "")] = Benchmark(
+            f"adapting a frozen encoder to {size:,} pairs of a domain", "P@1", 1, _contender(who, size, context),
             _contender("minilm", size, context), prepare=PREPARE, interval=gain_interval,
         )  # fmt: skip
     for other in ("minilm", "tuned", "static", "model2vec"):
