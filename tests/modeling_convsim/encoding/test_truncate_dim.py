@@ -106,6 +106,11 @@ def test_size_out_of_range_is_refused(size, folder, untruncated, tmp_path, capsy
     (tmp_path / "texts.txt").write_text("hello\n")
     for main, arguments in ((encoding.main, [folder]), (suggestion.main, ["build", folder])):
         options = [*arguments, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate_dim={size}"]
+        if size < 1:  # which the parser refuses
+            with pytest.raises(SystemExit, match="2"):
+                main([str(option) for option in options])
+            assert f"--truncate_dim: {size}: expected a whole number from 1" in capsys.readouterr().err
+            continue
         assert main([str(option) for option in options]) == 2
         assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]

@@ -39,7 +39,7 @@ def test_tasks_with_their_data_are_accepted(tasks, options):
     [
         ({"respond": 1}, {}, "tasks has 'respond'; expected one of captions, "),
         ({"response_predictions": 1}, {}, "did you mean 'response_prediction'?"),
-        ({"snli": -0.5}, {"snli": "s"}, "tasks gives 'snli' the sampling weight -0.5; expected a number of 0 or more"),
+        ({"snli": -0.5}, {"snli": "s"}, "tasks gives 'snli' the sampling weight -0.5; expected a number from 0 to"),
         ({"snli": float("nan")}, {"snli": "s"}, "the sampling weight nan; expected"),
         ({"snli": True}, {"snli": "s"}, "the sampling weight True; expected"),
         ({"snli": "1"}, {"snli": "s"}, "the sampling weight '1'; expected"),
