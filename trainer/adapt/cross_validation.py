@@ -4,11 +4,11 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
@@ -241,8 +241,8 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
 class _FoldEncoder(Encoder):
     """Tokenizes each text once: those of a fold are encoded dozens of times, half the time of which is tokenizing."""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
+        super().__init__(model, tokenizer)
         self._token_ids = dict[str, list[int]]()
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:

@@ -14,8 +14,7 @@ MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 
 def find_language(pairs: Dataset) -> str | None:
     """The language that most parts of a random sample of pairs are in, as an ISO 639-1 code; None if there is none."""
-    rows = np.random.default_rng(0).permutation(len(pairs))[:PAIRS]
-    sample = pairs.select(rows)
+    sample = pairs.select(np.random.default_rng(0).choice(len(pairs), min(PAIRS, len(pairs)), replace=False))
     texts = [f"{message} {reply}" for message, reply in zip(sample["input"], sample["response"], strict=True)]
     parts = [" ".join(part) for part in np.array_split(np.array(texts, dtype=object), min(PARTS, len(texts)))]
     language, count = Counter(map(detect_language, parts)).most_common(1)[0]
