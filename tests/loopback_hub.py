@@ -27,9 +27,10 @@ ROUTES = {
     "POST": {
         r"/api/repos/create": "create",
         r"/api/validate-yaml": "validate_card",
-        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/preupload/main": "choose_upload",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/preupload/([^/]+)": "choose_upload",
         r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch": "offer_large_upload",
-        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/commit/main": "commit",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/branch/([^/]+)": "create_branch",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/commit/([^/]+)": "commit",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/paths-info/([^/]+)": "describe_files",
     },
     "PUT": {r"/large/([0-9a-f]{64})": "store_large"},
@@ -60,7 +61,7 @@ class Repository:
         settings: `visibility` "private" hides it from clients without a token; `gated` refuses its files to them, and
             to those with the read token.
         commits: (id, summary, files as path -> bytes) of the branch main, oldest first.
-        branches: name -> the files of another branch, such as refs/convert/parquet.
+        branches: name -> the files of another branch, such as refs/convert/parquet or a pull request's.
     """
 
     settings: dict
@@ -281,9 +282,17 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(400, "", str(error)) from error
         return {"warnings": [], "errors": []}, {}
 
-    def choose_upload(self, kind: str, name: str) -> tuple[object, dict]:
+    def create_branch(self, kind: str, name: str, branch: str) -> tuple[object, dict]:
         self._require((WRITE_TOKEN,))
-        files = self._repository(kind, name).files()
+        repository = self._repository(kind, name)
+        if branch == "main" or branch in repository.branches:
+            raise Refusal(409, "", "Reference already exists")
+        repository.branches[branch] = dict(repository.files())
+        return {}, {}
+
+    def choose_upload(self, kind: str, name: str, revision: str) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN,))
+        files = self._repository(kind, name).files(revision)
         paths = [file["path"] for file in json.loads(self.body)["files"]]
         modes = [
             {
@@ -308,10 +317,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.large[digest] = self.body
         return {}, {}
 
-    def commit(self, kind: str, name: str) -> tuple[object, dict]:
+    def commit(self, kind: str, name: str, revision: str) -> tuple[object, dict]:
         self._require((WRITE_TOKEN,))
         repository = self._repository(kind, name)
-        files, summary = dict(repository.files()), ""
+        files, summary = dict(repository.files(revision)), ""
         for line in map(json.loads, self.body.splitlines()):
             value = line["value"]
             match line["key"]:
@@ -324,8 +333,15 @@ class _Handler(BaseHTTPRequestHandler):
                 case "deletedFile":
                     del files[value["path"]]
         commit = hashlib.sha1(repository.head.encode() + self.body).hexdigest()
-        repository.commits.append((commit, summary, files))
-        return {"commitUrl": f"{self.hub.url}/{name}/commit/{commit}", "commitOid": commit}, {}
+        answer = {"commitUrl": f"{self.hub.url}/{name}/commit/{commit}", "commitOid": commit}
+        if parse_qs(urlsplit(self.path).query).get("create_pr") == ["1"]:
+            repository.branches["refs/pr/1"] = files
+            return {**answer, "pullRequestUrl": f"{self.hub.url}/{name}/discussions/1"}, {}
+        if revision == "main":
+            repository.commits.append((commit, summary, files))
+        else:
+            repository.branches[revision] = files
+        return answer, {}
 
     # -- pulling -----------------------------------------------------------------------------------------------------
 

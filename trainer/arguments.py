@@ -18,6 +18,7 @@ DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
 NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
+HUB_OPTIONS = ("hub_model_id", "hub_public", "hub_revision", "hub_create_pr")  # of push_to_hub
 # The headings of `--help`, by the first option of each; the heading of a task's own options names the task.
 HEADINGS = {
     "model_type": "model",
@@ -217,8 +218,11 @@ class Arguments:
     )
     push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id")
     hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME")
-    license: str = option(
-        "apache-2.0", "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …"
+    hub_public: bool = option(False, "create a public repository, not a private one")
+    hub_revision: str | None = option(None, "branch of the repository, created if it does not exist (default: main)")
+    hub_create_pr: bool = option(False, "open a pull request instead of committing to the branch")
+    license: str | None = option(
+        None, "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other … (default: none)"
     )
     language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …")
 
@@ -250,7 +254,8 @@ def validate(arguments: Arguments) -> None:
         )
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
-    check_license("license", arguments.license)
+    if arguments.license is not None:
+        check_license("license", arguments.license)
     if not arguments.language or not all(map(LANGUAGE.fullmatch, arguments.language)):
         raise InputError(
             f"language is '{' '.join(arguments.language)}'; expected ISO 639 codes in lower case, such as en, "
@@ -326,7 +331,7 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
     elif not changed_options(arguments, late):
         raise InputError(f"late_from has no effect without {' or '.join(late)}: set one of them, or drop late_from")
     if not arguments.push_to_hub:
-        refuse_ineffective(arguments, ("hub_model_id",), "push_to_hub: false", "set push_to_hub to true")
+        refuse_ineffective(arguments, HUB_OPTIONS, "push_to_hub: false", "set push_to_hub to true")
 
 
 def changed_options(arguments: Arguments, names: Iterable[str]) -> list[str]:

@@ -303,7 +303,14 @@ def read_licenses(card: Path) -> list[str]:
 
 
 def upload(
-    folder: Path, repository_id: str, *, failed: str, private: bool, repo_type: str = "model", **options: Any
+    folder: Path,
+    repository_id: str,
+    *,
+    failed: str,
+    public: bool = False,
+    revision: str | None = None,
+    repo_type: str = "model",
+    **options: Any,
 ) -> str:
     """Create the repository if it does not exist, and upload a folder to it in one commit; returns the commit's URL.
 
@@ -311,7 +318,8 @@ def upload(
         folder: the folder to upload.
         repository_id: OWNER/NAME.
         failed: the end of the error message, which tells how to upload the folder later.
-        private: whether a new repository is private.
+        public: create a public repository; an existing one stays as it is.
+        revision: the branch, created if it does not exist; by default main.
         repo_type: "model", "dataset" or "space".
         options: those of `HfApi.upload_folder`.
 
@@ -328,14 +336,17 @@ def upload(
     api = HfApi()
     sdk = "gradio" if repo_type == "space" else None
     try:
-        api.create_repo(repository_id, repo_type=repo_type, private=private or None, exist_ok=True, space_sdk=sdk)
-        commit = api.upload_folder(folder_path=folder, repo_id=repository_id, repo_type=repo_type, **options)
+        api.create_repo(repository_id, repo_type=repo_type, private=not public, exist_ok=True, space_sdk=sdk)
+        if revision:
+            api.create_branch(repository_id, branch=revision, repo_type=repo_type, exist_ok=True)
+        options |= {"repo_type": repo_type, "revision": revision}
+        commit = api.upload_folder(folder_path=folder, repo_id=repository_id, **options)
     # ValueError and KeyError: an answer that is not the Hub's, for example one of a proxy.
     except (HTTPError, OSError, ValueError, RuntimeError, KeyError) as error:
         if _may_be_committed(error):
             problem = f"the push to {repository_id} was not confirmed, and may be complete: "
         raise InputError(f"{problem}{_reason(error, repository_id)}. {failed}") from error
-    return commit.commit_url
+    return commit.pr_url or commit.commit_url
 
 
 def _may_be_committed(error: Exception) -> bool:

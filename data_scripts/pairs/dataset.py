@@ -245,7 +245,6 @@ def push(args: argparse.Namespace) -> None:
             args.output,
             args.push_to_hub,
             failed=f"The pairs are in {args.output}; push them later with: {command}",
-            private=True,
             repo_type="dataset",
             commit_message="Pairs of an input and a response",  # no name of a local folder
             delete_patterns="*.parquet",

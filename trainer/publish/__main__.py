@@ -24,14 +24,19 @@ def build_parser() -> ArgumentParser:
         "--index",
         type=Path,
         metavar="FOLDER",
-        help="publish a page instead, with this index, which `modeling_convsim.suggestion build` wrote with the model",
+        help="publish a page instead, with this index, which `convsim suggest build` wrote with the model",
     )
     hub = parser.add_argument_group("Hub")
     hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="repository of the model, created if it does not exist")
     hub.add_argument("--space_id", metavar="ORG/NAME", help="Space of the page, created if it does not exist")
-    hub.add_argument("--private", action="store_true", help="create a private repository (default: public)")
+    hub.add_argument("--public", action="store_true", help="create a public repository (default: a private one)")
+    hub.add_argument("--revision", metavar="BRANCH", help="branch to commit to, created if it does not exist")
+    hub.add_argument("--create_pr", action="store_true", help="open a pull request instead of committing")
     hub.add_argument(
-        "--dry_run", action="store_true", help="write the run's card and verify its folder, but upload nothing"
+        "--dry_run",
+        action="store_true",
+        help="upload nothing: write the run's card, verify its folder, and print every file with its size, the "
+        "address, the visibility and the license",
     )
     return parser
 
@@ -43,18 +48,19 @@ def run(args: Namespace) -> int:
         InputError: the options do not fit together, what they name is incomplete, or the upload failed.
     """
     # Imported here because they take seconds, which `--help` should not.
-    from trainer.publish.upload import publish, push_page
+    from trainer.publish.upload import Destination, publish, publish_page
 
+    options = {"public": args.public, "revision": args.revision, "create_pr": args.create_pr}
     if args.run and args.hub_model_id and not (args.index or args.space_id):
-        published = publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)
-    elif args.index and args.hub_model_id and args.space_id and not (args.run or args.dry_run):
-        published = push_page(args.index, args.hub_model_id, args.space_id, private=args.private)
+        published = publish(args.run, Destination(args.hub_model_id, **options), dry_run=args.dry_run)
+    elif args.index and args.hub_model_id and args.space_id and not args.run:
+        space = Destination(args.space_id, **options)
+        published = publish_page(args.index, args.hub_model_id, space, dry_run=args.dry_run)
     else:
         raise InputError(
-            "expected RUN --hub_model_id ORG/NAME [--dry_run], or --index FOLDER --hub_model_id ORG/NAME "
-            "--space_id ORG/SPACE"
+            "expected RUN --hub_model_id ORG/NAME, or --index FOLDER --hub_model_id ORG/NAME --space_id ORG/SPACE"
         )
-    print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
+    print(f"verified, not uploaded\n{published}" if args.dry_run else f"published: {published}")
     return 0
 
 

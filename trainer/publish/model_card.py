@@ -15,6 +15,7 @@ from transformers import MODEL_MAPPING, PretrainedConfig
 from data_scripts.files.hub import escape_text
 from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
+from trainer.arguments import NEW_TOKENIZER, NEW_WEIGHTS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS, CardEntry
 from trainer.evaluation.sts_tuning import has_route
@@ -23,6 +24,8 @@ from trainer.publish.training_data import (
     LOCAL_MODEL,
     MODEL_SOURCES,
     NOT_PUBLISHED,
+    base_models,
+    base_name,
     data_rows,
     dataset_kinds,
     has_teacher,
@@ -38,6 +41,7 @@ from trainer.shipped import MODEL_CARDS
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
+BASELINE_LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
 TAGS = ["sentence-transformers", "feature-extraction", "convsim", "conversations"]
 
 
@@ -97,6 +101,11 @@ def write_card(
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
         **_evaluation(scores, results, settings),
+        base=base_name(settings, hub_sources(results)),
+        base_teachers=[
+            each for each in base_models(settings, hub_sources(results)) if each != settings.get("initialize_from")
+        ],
+        **_comparison(results),
         exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
     )
     with new_file(folder / "README.md") as temporary:
@@ -124,22 +133,25 @@ def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> 
         names_folder = isinstance(value, str) and (key in sources or "/" in value) and value not in WORD_VECTORS
         return public_name(value, on_hub, LOCAL_MODEL if key in MODEL_SOURCES else LOCAL) if names_folder else value
 
-    return {key: shown(key, value) for key, value in settings.items() if key not in NOT_PUBLISHED}
+    published = {key: shown(key, value) for key, value in settings.items() if key not in NOT_PUBLISHED}
+    if base := base_name(settings, on_hub):  # whose tokenizer and weights the run had
+        published = {key: value for key, value in published.items() if key not in (*NEW_TOKENIZER, *NEW_WEIGHTS)}
+        published["initialize_from"] = base
+    return published
 
 
 def _metadata(
     scores: list[Score], settings: Mapping[str, Any], config: PretrainedConfig, name: str, on_hub: Collection[str]
 ) -> ModelCardData:
     """The card's YAML header."""
-    base = settings.get("initialize_from")
     datasets = dict.fromkeys(hub_id(source) for source in training_sources(settings) if source in on_hub)
     return ModelCardData(
         language=_languages(settings),
-        license=settings.get("license", "apache-2.0"),
+        license=settings.get("license"),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[*TAGS, config.model_type],
-        base_model=base if base in on_hub else None,
+        base_model=base_models(settings, on_hub) or None,
         datasets=list(datasets) or None,
         model_name=name,
         eval_results=[_eval_result(score) for score in _main_scores(scores)] or None,
@@ -184,6 +196,21 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
         "seed_count": max(map(len, seeds.values()), default=0),
         "errors": results.get("stsb_errors", {}).get("dev", {}),
     }
+
+
+def _comparison(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's values for an adapted model: P@1 of others on its held-out messages, and its gain over each."""
+    others = {name: part["response_prediction"] for name, part in results.get("baselines", {}).items()}
+    rows = [
+        {
+            "system": BASELINE_LABELS.get(name, name),
+            "value": f"{part['p_at_1']:.3f}",
+            "gain": f"{part['gain']:+.3f} [{', '.join(f'{end:+.3f}' for end in part[f'gain{INTERVAL}'])}]",
+        }
+        for name, part in others.items()
+        if "gain" in part
+    ]
+    return {"adaptation": results.get("adaptation"), "comparison": [_cells(row) for row in rows]}
 
 
 def _final_scores(scores: list[Score]) -> list[Score]:

@@ -14,18 +14,22 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from data_scripts.files.hub import escape_text, is_path, read_licenses
+from trainer.arguments import HUB_OPTIONS
+from trainer.evaluation.results import read_run_results, read_settings
+from trainer.shipped import MODEL_CARDS
 from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
 LOCAL = "local dataset"
 LOCAL_MODEL = "local model"
+SHIPPED = "the base that ships with convsim"
 HUB_SOURCES = "hub_sources"  # key in results.json
 # Settings beside those of datasets that may name a folder.
 MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "word_vectors")
 
 # Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 "hub_model_id", "num_processes", "device"}  # fmt: skip
+                 *HUB_OPTIONS, "num_processes", "device"}  # fmt: skip
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
@@ -65,6 +69,28 @@ def hub_sources(results: Mapping[str, Any]) -> frozenset[str]:
 def public_name(source: str, on_hub: Collection[str], local: str = LOCAL) -> str:
     """The Hub id of one of the sources `on_hub`; other sources are local, and their names stay private."""
     return source if source in on_hub else local
+
+
+def base_name(settings: Mapping[str, Any], on_hub: Collection[str]) -> str | None:
+    """What a run began with, for readers: a Hub id, the base that ships with convsim, or a local model."""
+    source = settings.get("initialize_from")
+    if not source:
+        return None
+    shipped = MODEL_CARDS / "base"
+    return SHIPPED if Path(source).resolve() == shipped.resolve() else public_name(source, on_hub, LOCAL_MODEL)
+
+
+def base_models(settings: Mapping[str, Any], on_hub: Collection[str]) -> list[str]:
+    """The Hub ids of what a run began with and of what it reproduced; for the shipped base, also those of its run."""
+    named = [settings.get("initialize_from"), settings.get("word_vectors")]
+    named += [settings.get("teacher")] if has_teacher(settings) else []
+    found = [source for source in named if source and source in on_hub]
+    if base_name(settings, on_hub) == SHIPPED:
+        folder = MODEL_CARDS / "base"
+        if (folder / "config.yaml").is_file():
+            own = read_settings(folder / "config.yaml")
+            found += base_models(own, hub_sources(read_run_results(folder / "results.json")))
+    return list(dict.fromkeys(found))
 
 
 def example_id(run: Path) -> str:

@@ -1,20 +1,28 @@
-"""Uploads to the Hub: a finished run's model folder, with a card of its newest results; a page for it, as a Space."""
+"""Uploads to the Hub: a finished run's model folder, with a card of its newest results; a page for it, as a Space.
+
+What is trained on conversations may repeat private words: a new repository is private unless its owner says otherwise.
+"""
 
 import json
 import shlex
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from huggingface_hub import SpaceCard
+from huggingface_hub import ModelCard, SpaceCard, constants
 from transformers import AutoConfig
 
 import data_scripts
 import modeling_convsim
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_files, find_damage, replace_files
+from data_scripts.files.folders import RECORD, check_files, find_damage, replace_files
 from data_scripts.files.hub import check_repository_id, upload
 from data_scripts.files.json_files import read_object
+from data_scripts.files.storage import LOCK
 from trainer.evaluation.results import read_run_results, read_settings
 from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.folder import verify_folder
@@ -42,6 +50,8 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     _check_files(run, *RUN_FILES, "model/config.json")
     check_files(folder)
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
+    if "joint" in results:  # these scores are those of two models, of which this is one
+        results = {key: value for key, value in results.items() if key not in ("response_prediction", "baselines")}
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -59,79 +69,142 @@ def _check_files(folder: Path, *names: str) -> None:
         raise InputError(f"{folder} is not the folder of a finished run or model: {missing[0]} is missing")
 
 
-def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: bool = False) -> str:
+@dataclass(frozen=True)
+class Destination:
+    """Where and how something is published.
+
+    Attributes:
+        repository: OWNER/NAME; created if it does not exist.
+        public: create a public repository, not a private one; the visibility of an existing one stays.
+        revision: the branch, created if it does not exist; by default main.
+        create_pr: open a pull request instead of committing to the branch.
+    """
+
+    repository: str
+    public: bool = False
+    revision: str | None = None
+    create_pr: bool = False
+
+    def words(self) -> list[str]:
+        """The options of the command line that say the same, without the repository."""
+        words = ["--public"] * self.public + ["--create_pr"] * self.create_pr
+        return words + (["--revision", self.revision] if self.revision else [])
+
+    def upload(self, folder: Path, failed: str, **options: Any) -> str:
+        """`data_scripts.files.hub.upload` with this destination."""
+        return upload(
+            folder,
+            self.repository,
+            failed=failed,
+            public=self.public,
+            revision=self.revision,
+            create_pr=self.create_pr,
+            **options,
+        )
+
+    def describe(self, folder: Path, kind: str = "") -> str:
+        """What an upload of a folder would publish: address, visibility, license, and each file with its size."""
+        files = {
+            path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()
+        }
+        files = {name: files[name] for name in sorted(files) if not name.endswith((RECORD, LOCK))}
+        visibility = "public" if self.public else "private"
+        branch = self.revision or "main"
+        return "\n".join([
+            f"address     {constants.ENDPOINT}/{kind}{self.repository}",
+            f"branch      {f'a pull request to {branch}' if self.create_pr else branch}",
+            f"visibility  {visibility}, if the repository is new",
+            f"license     {ModelCard.load(folder / CARD).data.get('license') or 'none'}",
+            f"files       {len(files)}, {sum(files.values()):,} bytes",
+            *(f"{size:>14,}  {name}" for name, size in files.items()),
+        ])  # fmt: skip
+
+
+def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> str:
     """Rewrite the card of a finished run, verify its model folder, and upload it in one commit.
 
     Args:
         run: the run's folder, with config.yaml, results.json and model/; or a whole model repository with its results,
             whose card is not rewritten.
-        hub_model_id: repository to publish to, `ORG/NAME`; created if it does not exist.
-        private: create a private repository.
+        destination: the model's repository.
         dry_run: do everything except the upload.
 
     Returns:
-        The URL of the commit; with `dry_run`, the folder that would be uploaded.
+        The URL of the commit or pull request; with `dry_run`, what would be published.
 
     Raises:
         InputError: the run is incomplete, its folder fails the verification, or the upload failed.
     """
-    check_repository_id(hub_model_id)
+    check_repository_id(destination.repository)
     is_repository = (run / "config.json").is_file()  # model_cards/base
     if is_repository:
         _check_files(run, *RUN_FILES, CARD)
-    folder = run if is_repository else write_run_card(run, hub_model_id)
+    folder = run if is_repository else write_run_card(run, destination.repository)
     if "stsb_tuned" in read_run_results(run / "results.json") and not has_route(folder):
         raise InputError(
-            f"{folder} lacks the matrix of the scores stsb_tuned in {run / 'results.json'}; write it with: python -m "
-            f"trainer.evaluation {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
+            f"{folder} lacks the matrix of the scores stsb_tuned in {run / 'results.json'}; write it with: convsim "
+            f"evaluate {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
         )
     verify_folder(folder)
     if dry_run:
-        return str(folder)
-    command = shlex.join(["python", "-m", "trainer.publish", str(run), "--hub_model_id", hub_model_id])
-    command += " --private" if private else ""
+        return destination.describe(folder)
+    words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository, *destination.words()]
+    failed = f"The trained model is in {folder}; push it later with: {shlex.join(words)}"
     with tempfile.TemporaryDirectory() as scratch:
         if is_repository:  # only the name in the card's examples changes
             folder = Path(shutil.copytree(folder, Path(scratch, "model")))
             card = (folder / CARD).read_text(encoding="utf-8")
-            (folder / CARD).write_text(card.replace(f"model_cards/{run.resolve().name}", hub_model_id), "utf-8")
-        return upload(
-            folder,
-            hub_model_id,
-            failed=f"The trained model is in {run if is_repository else folder}; push it later with: {command}",
-            private=private,
-            commit_message=f"Publish {hub_model_id}",
-            delete_patterns=".eval_results/*",
-        )
+            (folder / CARD).write_text(
+                card.replace(f"model_cards/{run.resolve().name}", destination.repository), "utf-8"
+            )
+        message = f"Publish {destination.repository}"
+        return destination.upload(folder, failed, commit_message=message, delete_patterns=".eval_results/*")
 
 
-def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = False) -> str:
-    """Push the page of model_cards/space, with an index and the code that reads it, as a self-contained Space.
+def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dry_run: bool = False) -> str:
+    """Publish the page of model_cards/space, with an index and the code that reads it, as a self-contained Space.
 
     Args:
-        index: folder of an index that `modeling_convsim.suggestion build` wrote.
+        index: folder of an index that `convsim suggest build` wrote.
         hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses weights other than those
             that built the index.
-        space_id: the Space, ORG/NAME; created if it does not exist.
-        private: create a private Space.
+        destination: the Space.
+        dry_run: do everything except the upload.
 
     Returns:
-        The URL of the commit.
+        The URL of the commit or pull request; with `dry_run`, what would be published.
 
     Raises:
-        InputError: the folder holds no index, a repository id is invalid, or the upload failed.
+        InputError: the folder holds no index or one of two models, a repository id is invalid, or the upload failed.
     """
     check_repository_id(hub_model_id)
-    check_repository_id(space_id)
+    check_repository_id(destination.repository)
+    words = ["convsim", "publish", "--index", str(index), "--hub_model_id", hub_model_id]
+    words += ["--space_id", destination.repository, *destination.words()]
+    with _space(index, hub_model_id) as space:
+        if dry_run:
+            return destination.describe(space, "spaces/")
+        message = f"Publish the page of {hub_model_id}"
+        failed = f"Push it later with: {shlex.join(words)}"
+        return destination.upload(space, failed, commit_message=message, repo_type="space")
+
+
+@contextmanager
+def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
+    """The files of a page's Space, in a temporary folder."""
     if damage := find_damage(index):
         raise InputError(f"--index {index}: {damage}; rebuild the index")
     try:
         settings = read_object(index / "index.json") | {"model": hub_model_id}
     except InputError as error:
         raise InputError(
-            f"--index: {index} is not the folder of an index: {error}; "
-            "expected what `python -m modeling_convsim.suggestion build` writes"
+            f"--index: {index} is not the folder of an index: {error}; expected what `convsim suggest build` writes"
         ) from error
+    if settings.get("second"):
+        raise InputError(
+            f"--index {index}: its vectors are those of two models, and a page on the Hub loads one; publish one of "
+            "them, with an index of its own, which `convsim suggest build` writes"
+        )
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder, "space")
         ignored = shutil.ignore_patterns("__pycache__", "*.png")
@@ -140,15 +213,7 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
             shutil.copytree(package, space / package.name, ignore=ignored)
         shutil.copytree(index, space / "replies")
         replace_files(space / "replies", {"index.json": (json.dumps(settings, indent=2) + "\n").encode()})
-        card = SpaceCard.load(space / "README.md")
+        card = SpaceCard.load(space / CARD)
         card.data.models = [hub_model_id]
-        card.save(space / "README.md")
-        return upload(
-            space,
-            space_id,
-            failed=f"Push it later with: python -m trainer.publish --index {index} --hub_model_id {hub_model_id} "
-            f"--space_id {space_id}",
-            private=private,
-            commit_message=f"Publish the page of {hub_model_id}",
-            repo_type="space",
-        )
+        card.save(space / CARD)
+        yield space

@@ -17,7 +17,7 @@ from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
 from trainer.publish.training_data import HUB_SOURCES, find_hub_sources, find_licenses
-from trainer.publish.upload import publish
+from trainer.publish.upload import Destination, publish
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import METRICS
@@ -134,4 +134,7 @@ def _write(
     write_checksums(context.folder, [CONFIG, METRICS, results_file.name])
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
-        publish(context.folder, arguments.hub_model_id)
+        destination = Destination(
+            arguments.hub_model_id, arguments.hub_public, arguments.hub_revision, arguments.hub_create_pr
+        )
+        publish(context.folder, destination)

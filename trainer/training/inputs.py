@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from data_scripts.files.errors import InputError
-from trainer.arguments import Arguments
+from trainer.arguments import HUB_OPTIONS, Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
@@ -160,7 +160,7 @@ def _fingerprint_rows(rows: Dataset) -> str:
 
 
 # Options that may differ between the machines of a run: folders, and what the main process does alone.
-MAY_DIFFER = {"output_dir", "cache_dir", "trackers", "hub_model_id", "push_to_hub"}
+MAY_DIFFER = {"output_dir", "cache_dir", "trackers", "push_to_hub", *HUB_OPTIONS}
 
 
 def check_same_settings(arguments: Arguments) -> None:

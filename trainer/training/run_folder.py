@@ -23,7 +23,7 @@ from data_scripts.files.storage import (
     report_write_errors,
     write_text,
 )
-from trainer.arguments import Arguments
+from trainer.arguments import HUB_OPTIONS, Arguments
 from trainer.evaluation.results import read_settings
 from trainer.publish.model_files import find_other_files, record_model_files
 
@@ -39,7 +39,7 @@ MAY_CHANGE = {
     "trackers",
     "log_every",
     "push_to_hub",
-    "hub_model_id",
+    *HUB_OPTIONS,
     "cache_dir",
 }
 KIND = "run"

@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 
 from trainer.publish.model_card import published_settings, read_scores, write_card
 from trainer.publish.training_data import example_id, find_hub_sources
+from trainer.shipped import base_model
 
 
 class SomeConfig(PretrainedConfig):
@@ -86,7 +87,7 @@ def test_metadata_names_library_task_language_license_and_the_data_that_is_on_th
         "sentence-similarity",
         ["en"],
     )
-    assert data.license == "apache-2.0"
+    assert data.license is None
     assert data.datasets == ["someone/talk-pairs", "stanfordnlp/snli"]
     assert "convsim_dan" in data.tags
 
@@ -192,6 +193,30 @@ def test_the_card_of_a_distilled_model_names_the_teacher(task, tmp_path, card):
     text = " ".join(ModelCard.load(tmp_path / "README.md").text.split())
     assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
     assert "word embeddings were initialized" not in text
+
+
+def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher(tmp_path: Path):
+    gain = {"gain": 0.1, "gain_interval": [0.05, 0.15]}
+    adaptation = {"p_at_1": 0.44, "base_p_at_1": 0.34, "queries": 1234, "measured_by": "dev", **gain}
+    baselines = {"bm25": {"response_prediction": {"p_at_1": 0.123, "gain": 0.317, "gain_interval": [0.3, 0.33]}}}
+    results = {"adaptation": adaptation, "baselines": baselines, "hub_sources": ["someone/encoder"]}
+    settings = {"tasks": {"response_prediction": 1}, "initialize_from": "someone/encoder", "token_weights": "ones"}
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    text = " ".join(card.text.split())
+    assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
+    assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
+    assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
+    assert published_settings(settings, ["someone/encoder"]) == {
+        "tasks": {"response_prediction": 1},
+        "initialize_from": "someone/encoder",
+    }
+    # the base that ships was itself distilled, as its own settings say
+    settings["initialize_from"] = base_model()
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.base_model == ["sentence-transformers/all-MiniLM-L6-v2"]
+    assert "from the base that ships with convsim, which was distilled from" in " ".join(card.text.split())
 
 
 def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):

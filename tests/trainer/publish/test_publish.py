@@ -205,10 +205,25 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     newer = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.5}}
     (dan_run / "results.json").write_text(json.dumps(newer))
     assert publish_command.main([str(dan_run), "--hub_model_id", "me/renamed", "--dry_run"]) == 0
-    assert str(dan_run / "model") in capsys.readouterr().out
+    address, branch, visibility, license, count, *files = capsys.readouterr().out.splitlines()[1:]
+    assert address.split() == ["address", "https://huggingface.co/me/renamed"] and branch.split() == ["branch", "main"]
+    assert "private" in visibility and license.split() == ["license", "none"]
+    on_disk = {p.relative_to(dan_run / "model").as_posix(): p for p in (dan_run / "model").rglob("*") if p.is_file()}
+    assert [line.split() for line in files] == [[f"{p.stat().st_size:,}", name] for name, p in sorted(on_disk.items())]
+    assert count.split()[1:2] == [f"{len(on_disk)},"]
     card = ModelCard.load(dan_run / "model" / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.5]
     assert 'from_pretrained("me/renamed")' in card.text
+
+
+def test_the_card_of_one_of_two_joined_models_has_its_own_scores_only(dan_run: Path):
+    gain = {"gain": 0.1, "gain_interval": [0.05, 0.15], "queries": 10, "measured_by": "dev"}
+    adaptation = {"p_at_1": 0.44, "base_p_at_1": 0.34, **gain}
+    results = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.987}, "adaptation": adaptation}
+    (dan_run / "results.json").write_text(json.dumps(results | {"joint": {"share": 0.5}}))
+    assert publish_command.main([str(dan_run), "--hub_model_id", "me/x", "--dry_run"]) == 0
+    card = (dan_run / "model" / "README.md").read_text()
+    assert "0.440" in card and "0.987" not in card
 
 
 def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_path: Path, capsys, monkeypatch):
@@ -217,7 +232,7 @@ def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_
     card = 'from_pretrained("model_cards/base")'
     (flat / "README.md").write_text(card)
     assert publish_command.main([str(flat), "--hub_model_id", "me/x", "--dry_run"]) == 0
-    assert capsys.readouterr().out == f"verified, not uploaded: {flat}\n"
+    assert "https://huggingface.co/me/x" in capsys.readouterr().out
     uploaded = {}
     monkeypatch.setattr(
         publish_upload, "upload", lambda folder, name, **_: uploaded.update({name: (folder / "README.md").read_text()})
@@ -263,24 +278,29 @@ def command(name, token, *arguments):
     if token:
         os.environ["HF_TOKEN"] = token
     error = io.StringIO()
-    with contextlib.redirect_stderr(error):
+    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(output := io.StringIO()):
         code = publish_command.main(list(arguments))
     print(error.getvalue())
-    answers[name] = {"code": code, "error": [l for l in error.getvalue().splitlines() if l.startswith("error")]}
+    print(output.getvalue())
+    errors = [line for line in error.getvalue().splitlines() if line.startswith("error")]
+    answers[name] = {"code": code, "printed": output.getvalue(), "error": errors}
 
 command("missing token", None, run, "--hub_model_id", "me/talker")
 command("unknown token", "hf_unknown", run, "--hub_model_id", "me/talker")
-command("read token", "hf_read", run, "--hub_model_id", "me/talker", "--private")
-command("private", "hf_write", run, "--hub_model_id", "me/private", "--private")
-command("model", "hf_write", run, "--hub_model_id", "me/talker")
+command("read token", "hf_read", run, "--hub_model_id", "me/talker", "--public", "--create_pr", "--revision", "v 2")
+command("private", "hf_write", run, "--hub_model_id", "me/private")
+command("branch", "hf_write", run, "--hub_model_id", "me/private", "--revision", "v2")
+command("model", "hf_write", run, "--hub_model_id", "me/talker", "--public")
 results = Path(run, "results.json")
 newer = json.loads(results.read_text())
 del newer["snli"]
 results.write_text(json.dumps(newer))
+command("pull request", "hf_write", run, "--hub_model_id", "me/private", "--create_pr")
 command("model again", "hf_write", run, "--hub_model_id", "me/talker")
 plain = Encoder.from_pretrained(run + "/model")
 ReplyIndex.build(plain, json.loads(sys.argv[2]), duplicate_cosine=1).save(run + "-replies")
 page = ("--index", run + "-replies", "--hub_model_id", "me/talker", "--space_id", "me/page")
+command("page, dry", None, *page, "--dry_run")
 command("page", "hf_write", *page)
 plain.model.push_to_hub("me/plain")
 plain.tokenizer.push_to_hub("me/plain")
@@ -388,7 +408,8 @@ def borrow_code(repository: Repository) -> Repository:
 
 
 def test_each_push_of_a_model_is_one_commit_with_all_its_files(hub):
-    assert hub.pushed["model"] == hub.pushed["model again"] == {"code": 0, "error": []}
+    for case in ("model", "model again"):
+        assert (hub.pushed[case]["code"], hub.pushed[case]["error"]) == (0, [])
     repository = hub.repositories["models", "me/talker"]
     assert [summary for _, summary, _ in repository.commits] == ["Publish me/talker", "Publish me/talker"]
     on_disk = {p.relative_to(hub.run / "model").as_posix(): p for p in (hub.run / "model").rglob("*") if p.is_file()}
@@ -426,7 +447,7 @@ def test_no_token_is_printed_or_written(hub) -> None:
     [
         ("missing token", "no Hub token was found", ""),
         ("unknown token", "the Hub does not accept the token (401)", ""),
-        ("read token", "the token has no write access (403)", " --private"),
+        ("read token", "the token has no write access (403)", " --public --create_pr --revision 'v 2'"),
     ],
 )
 def test_an_invalid_token_gives_one_message_with_the_command_for_later(hub, case: str, reason: str, option: str):
@@ -434,7 +455,7 @@ def test_an_invalid_token_gives_one_message_with_the_command_for_later(hub, case
     (message,) = hub.pushed[case]["error"]
     assert reason in message
     assert f"The trained model is in {hub.run / 'model'}" in message
-    assert message.endswith(f"python -m trainer.publish {hub.run} --hub_model_id me/talker{option}")
+    assert message.endswith(f"convsim publish {hub.run} --hub_model_id me/talker{option}")
     assert (hub.run / "model" / "model.safetensors").is_file()
 
 
@@ -442,16 +463,19 @@ def test_a_hub_that_cannot_be_reached_gives_one_message_with_the_command_for_lat
     assert hub.pushed["network down"]["code"] == 2
     (message,) = hub.pushed["network down"]["error"]
     assert "http://127.0.0.1:9 cannot be reached" in message
-    assert message.endswith(
-        f"python -m trainer.publish --index {hub.run}-replies --hub_model_id me/talker --space_id me/page"
-    )
+    assert message.endswith(f"convsim publish --index {hub.run}-replies --hub_model_id me/talker --space_id me/page")
 
 
 def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
-    assert hub.pushed["page"] == {"code": 0, "error": []}
+    assert (hub.pushed["page"]["code"], hub.pushed["page"]["error"]) == (0, [])
     space = hub.repositories["spaces", "me/page"]
     assert space.settings["sdk"] == "gradio"
     assert not any("__pycache__" in path for path in space.files())
+    assert space.settings["visibility"] == "private"
+    listed = [line.split(maxsplit=1) for line in hub.pushed["page, dry"]["printed"].splitlines() if line[:1] == " "]
+    assert {name: int(size.replace(",", "")) for size, name in listed} == {
+        name: len(data) for name, data in space.files().items()
+    }
     card = ModelCard(space.files()["README.md"].decode())
     assert card.data.to_dict()["models"] == ["me/talker"]
     if not hub.page:
@@ -465,9 +489,18 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
 def test_a_page_without_an_index_is_refused(tmp_path: Path, capsys):
     message = refusal(capsys, "--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page")
     assert f"--index: {tmp_path} is not the folder of an index" in message
-    assert "suggestion build" in message
+    assert "suggest build" in message
 
 
-def test_private_makes_a_private_repository(hub):
+def test_a_new_repository_is_private_unless_it_is_to_be_public(hub):
     assert hub.repositories["models", "me/private"].settings["visibility"] == "private"
-    assert "visibility" not in hub.repositories["models", "me/talker"].settings
+    assert hub.repositories["models", "me/talker"].settings["visibility"] == "public"
+
+
+def test_a_branch_and_a_pull_request_leave_main_as_it_is(hub):
+    repository = hub.repositories["models", "me/private"]
+    snli = ".eval_results/snli.yaml"  # which only the pull request deletes
+    assert len(repository.commits) == 1 and snli in repository.files()
+    assert repository.branches["v2"] == repository.files()
+    assert repository.branches["refs/pr/1"].keys() == repository.files().keys() - {snli}
+    assert hub.pushed["pull request"]["printed"].endswith("me/private/discussions/1\n")

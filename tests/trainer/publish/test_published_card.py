@@ -46,7 +46,7 @@ def test_the_hubs_validator_receives_the_card_and_accepts_it(tmp_path, monkeypat
 
 
 def test_the_model_has_the_license_of_its_option(tmp_path):
-    assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
+    assert Arguments().license is None and card_of(tmp_path).data.license is None
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
 
 
