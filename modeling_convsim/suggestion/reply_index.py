@@ -21,7 +21,15 @@ from modeling_convsim.suggestion.calibration import (
     choose_threshold,
     text_cosines,
 )
-from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate
+from modeling_convsim.suggestion.deduplication import (
+    Replies,
+    add_variants,
+    canonical_form,
+    deduplicate,
+    group_variants,
+    merge_variants,
+    ungroup,
+)
 from modeling_convsim.suggestion.reply_search import DUPLICATE_COSINE, ReplySearch, Suggestion
 from modeling_convsim.suggestion.search import build_faiss, import_faiss, needs_faiss
 from modeling_convsim.suggestion.storage import (
@@ -89,15 +97,73 @@ class ReplyIndex(ReplySearch):
             raise ValueError("there are no texts to build an index of")
         if is_large := needs_faiss(len(replies.texts)):
             import_faiss()  # before the vectors, which can take minutes
-        vectors = _encode_halves(encoder, replies.texts, side, show_progress, processes)
-        if weight and replies.companions:
-            messages = _encode_halves(encoder, replies.companions, "input", show_progress, processes)
-            vectors = np.hstack([vectors, messages])
+        vectors = _encode_rows(encoder, replies, side, weight > 0, show_progress, processes)
         lowest = choose_question_threshold(vectors, replies.companions, duplicate_cosine) if side == "input" else None
         faiss_index = build_faiss(vectors, show_progress) if is_large else None
         return cls(
             encoder, replies, vectors, side, duplicate_cosine, None, faiss_index, weight, question_threshold=lowest
         )
+
+    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Adds pairs as if the index had been built with them after its texts; only new texts are encoded.
+
+        Threshold and examples stay: the threshold was calibrated on the earlier contents, so calibrate again after many
+        changes. `save` writes the changed index.
+
+        Args:
+            pairs: A message and a reply to it, or a question and its answer (side "input"). An index that was built
+                without messages or answers ignores them.
+
+        Raises:
+            ValueError: A text is not a string of Unicode text, a vector is not finite, or a dependency is not
+                installed; the index stays as it was.
+            TypeError: `pairs` is a single pair.
+        """
+        texts, companions = [], []
+        for pair in pairs:
+            refuse_single_string(pair, "add([(message, reply)])")
+            message, reply = checked_texts(pair)
+            texts.append(reply if self.side == "response" else message)
+            companions.append(message if self.side == "response" else reply)
+        known, has_companions = ungroup(self.replies), self.replies.companions is not None
+        added = group_variants(texts, companions if has_companions else None, self._has_messages)
+        for form, variants in added.items():
+            known[form] = add_variants(known.get(form, []), variants, self._has_messages)
+        self._replace(merge_variants(known.values(), has_companions, self._has_messages))
+
+    def remove(self, replies: Iterable[str]) -> None:
+        """Removes replies (or questions), each in all its variants, as if the index had been built without them.
+
+        Threshold and examples stay, as in `add`.
+
+        Raises:
+            ValueError: A reply is not in the index, or none would be left; the index stays as it was.
+            TypeError: `replies` is a single string.
+        """
+        refuse_single_string(replies, "remove([reply])")
+        known = ungroup(self.replies)
+        removed = {canonical_form(text): text for text in replies}
+        if unknown := [text for form, text in removed.items() if form not in known]:
+            raise ValueError(f"{_describe_unknown(unknown)}; nothing was removed")
+        left = [variants for form, variants in known.items() if form not in removed]
+        if not left:
+            raise ValueError("these are all replies of the index, and an index needs one: nothing was removed")
+        self._replace(merge_variants(left, self.replies.companions is not None, self._has_messages))
+
+    def _replace(self, replies: Replies) -> None:
+        """Replaces the rows; those that were there before keep their vectors."""
+        if needs_faiss(len(replies.texts)):
+            import_faiss()
+        row_of = {key: row for row, key in enumerate(self.replies.row_keys())}
+        rows = np.array([row_of.get(key, -1) for key in replies.row_keys()])
+        new = np.flatnonzero(rows < 0)
+        vectors = self.vectors[rows].astype(np.float16)
+        if len(new):
+            vectors[new] = _encode_rows(self.encoder, replies.select(new), self.side, self._has_messages)
+        if self.side == "input":
+            lowest = choose_question_threshold(vectors, replies.companions, self.duplicate_cosine)
+            self.question_threshold = lowest
+        self._set_rows(replies, vectors)
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
         """Restricts the index to the replies of a list (in any variant).
@@ -105,22 +171,18 @@ class ReplyIndex(ReplySearch):
         Raises:
             ValueError: The list is empty, or contains a reply that is not in the index.
         """
-        texts, counts, companions = self.replies
-        number_of = {canonical_form(text): number for number, text in enumerate(dict.fromkeys(texts))}
+        number_of = {canonical_form(text): number for number, text in enumerate(dict.fromkeys(self.replies.texts))}
         named = {text: number_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
         if not named:
             raise ValueError("the list of allowed replies is empty")
         if unknown := [text for text, number in named.items() if number is None]:
-            first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             remedy = "remove them from the list of allowed replies, or build the index with them"
-            raise ValueError(f"not in the index: {first}; {remedy}")
+            raise ValueError(f"{_describe_unknown(unknown)}; {remedy}")
         rows = np.flatnonzero(np.isin(self._numbers, [number for number in named.values() if number is not None]))
-        replies = Replies(
-            [texts[row] for row in rows], counts[rows], [companions[row] for row in rows] if companions else None
-        )
         return ReplyIndex(
-            self.encoder, replies, self.vectors[rows], self.side, self.duplicate_cosine, self.calibration, None,
-            self.message_weight, self.no_threshold, self.question_threshold, self.consensus_weight,
+            self.encoder, self.replies.select(rows), self.vectors[rows], self.side, self.duplicate_cosine,
+            self.calibration, None, self.message_weight, self.no_threshold, self.question_threshold,
+            self.consensus_weight,
         )  # fmt: skip
 
     def calibrate(
@@ -278,6 +340,26 @@ class ReplyIndex(ReplySearch):
         )  # fmt: skip
         index.examples = settings.examples
         return index
+
+
+def _describe_unknown(texts: list[str]) -> str:
+    first = ", ".join(map(repr, texts[:5])) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
+    return f"not in the index: {first}"
+
+
+def _encode_rows(
+    encoder: Encoder,
+    replies: Replies,
+    side: IndexSide,
+    has_messages: bool,
+    show_progress: bool = False,
+    processes: int = 1,
+) -> np.ndarray:
+    """Encodes rows, and the messages that their replies answered: (rows, dimensions), float16."""
+    vectors = _encode_halves(encoder, replies.texts, side, show_progress, processes)
+    if not has_messages or replies.companions is None:
+        return vectors
+    return np.hstack([vectors, _encode_halves(encoder, replies.companions, "input", show_progress, processes)])
 
 
 def _encode_halves(

@@ -85,14 +85,16 @@ class ReplySearch:
             question_threshold: The threshold of an index of questions before `calibrate`.
             consensus_weight: See the class.
         """
-        self.encoder, self.replies, self.side = encoder, replies, side
+        self.encoder, self.side = encoder, side
         self.duplicate_cosine, self.message_weight = duplicate_cosine, message_weight
         self.consensus_weight = consensus_weight
         self.calibration, self.no_threshold, self.question_threshold = calibration, no_threshold, question_threshold
-        self._numbers = replies.numbers()
         self._has_messages = vectors.shape[1] > encoder.vector_size(side)
-        self.vectors, self._faiss = vectors, faiss_index
         self.examples: list[str] = []  # held-out messages to try, saved with the index
+        self._set_rows(replies, vectors, faiss_index)
+
+    def _set_rows(self, replies: Replies, vectors: np.ndarray, faiss_index: Any = None) -> None:
+        self.replies, self._numbers, self.vectors, self._faiss = replies, replies.numbers(), vectors, faiss_index
         if not needs_faiss(len(vectors)):
             self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
         elif faiss_index is None:
@@ -247,7 +249,7 @@ class ReplySearch:
         return embeddings[positions.reshape(rows.shape)]
 
     def _suggestion(self, row: int, score: float) -> Suggestion:
-        texts, counts, companions = self.replies
+        texts, counts, companions, _ = self.replies
         companion = {COMPANIONS[self.side]: companions[row]} if companions else {}
         return Suggestion(texts[row], float(score), int(counts[row]), **companion)
 

@@ -1,8 +1,8 @@
 """The folder of a saved index.
 
 It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
-answered or the answer to a question), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output
-of `build_faiss`). SHA256SUMS has their checksums.
+answered or the answer to a question, and the variants of a reply that has several), vectors.npy (float16) and, for
+100,000 rows or more, replies.faiss (the output of `build_faiss`). SHA256SUMS has their checksums.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from data_scripts.files.json_files import from_json, read_object
 from modeling_convsim.encoding.text_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
-from modeling_convsim.suggestion.deduplication import Replies
+from modeling_convsim.suggestion.deduplication import Replies, Variant
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
@@ -106,6 +106,8 @@ def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
         if replies.companions:
             columns[COMPANIONS[settings.side]] = replies.companions
+        several = {text: [asdict(each) for each in variants] for text, variants in replies.variants.items()}
+        columns["variants"] = [several.pop(text, None) for text in replies.texts]  # in the first row of a reply
         parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if faiss_index is not None:
@@ -152,7 +154,9 @@ def read_index(folder: Path) -> SavedIndex:
     try:
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
         companions = columns.get(COMPANIONS[settings.side])
-        replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions)
+        several = zip(columns["text"], columns.get("variants", ()), strict=False)  # older indexes have none
+        variants = {text: [Variant(**each) for each in found] for text, found in several if found}
+        replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions, variants)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
     # The type of the exception depends on the library that reads a broken file.

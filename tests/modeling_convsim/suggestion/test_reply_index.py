@@ -12,6 +12,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.calibration import choose_threshold, text_cosines
+from modeling_convsim.suggestion.deduplication import canonical_form
 from tests.modeling_convsim.suggestion.texts import QUERIES, REPLIES, brute_force_best, make_texts
 from tests.modeling_convsim.tiny_models import build
 
@@ -88,6 +89,72 @@ def test_saved_index_gives_the_same_suggestions(faiss_from, side, folder, encode
     reopened = ReplyIndex.load(tmp_path / "index", encoder)
     assert reopened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("faiss_from", [1000, 100])
+@pytest.mark.parametrize(("side", "companion", "weight"), [
+    ("response", "questions", 0.5), ("response", "questions", 0), ("response", None, 0), ("input", "answers", 0)
+])  # fmt: skip
+def test_an_index_after_additions_and_removals_is_one_built_anew(
+    side, companion, weight, faiss_from, encoder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(search, "FAISS_FROM", faiss_from)
+    generator, replies, messages = np.random.default_rng(0), make_texts(60), make_texts(60, 1)
+
+    def draw(count):
+        """Pairs whose replies differ in case and punctuation."""
+        for number in generator.integers(len(replies), size=count):
+            reply = [str.upper, str, "{}!".format, "({})".format][generator.integers(4)](replies[number])
+            yield (messages[generator.integers(60)], reply)[:: 1 if side == "response" else -1]
+
+    def build(pairs):
+        texts, companions = ([pair[side] for pair in pairs] for side in ((1, 0) if side == "response" else (0, 1)))
+        weights = {"message_weight": weight} if side == "response" else {}
+        return ReplyIndex.build(encoder, texts, side, **({companion: companions} if companion else {}), **weights)
+
+    index = build(pairs := list(draw(150)))
+    changes, is_opened = 0, False
+    while changes < 1000:
+        index.add(added := list(draw(45)))
+        known = [canonical_form(text) for text in index.replies.texts]
+        removed = {known[row] for row in generator.integers(len(known), size=5)}
+        index.remove(f"{form.upper()}?" for form in removed)
+        pairs = [pair for pair in [*pairs, *added] if canonical_form(pair[side == "response"]) not in removed]
+        changes += len(added) + len(removed)
+        if 500 < changes < 550:
+            index.save(tmp_path / "index")
+            index, is_opened = ReplyIndex.load(tmp_path / "index", encoder), True
+    anew = build(pairs)
+    assert is_opened
+    assert (index.replies.texts, index.replies.companions) == (anew.replies.texts, anew.replies.companions)
+    assert index.replies.counts.tolist() == anew.replies.counts.tolist() and index.total == len(pairs)
+    assert index.replies.variants == anew.replies.variants
+    np.testing.assert_allclose(index.vectors, anew.vectors, atol=1e-3)
+    assert index.threshold == pytest.approx(anew.threshold, abs=1e-5)
+    for one, other in zip(index.suggest_many(QUERIES, 5), anew.suggest_many(QUERIES, 5), strict=True):
+        assert [(each.text, each.count, each.question, each.answer) for each in one] == [
+            (each.text, each.count, each.question, each.answer) for each in other
+        ]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=2e-3)
+
+
+def test_a_change_of_an_index_that_is_refused_changes_nothing(encoder):
+    index = ReplyIndex.build(encoder, REPLIES, questions=REPLIES)
+    index.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 0.8)
+    before = index.replies
+    with pytest.raises(ValueError, match="not in the index: 'zebra'; nothing was removed"):
+        index.remove(["no", "zebra"])
+    with pytest.raises(ValueError, match="all replies of the index, and an index needs one: nothing was removed"):
+        index.remove(REPLIES)
+    with pytest.raises(TypeError, match=r"remove\(\[reply\]\)"):
+        index.remove("no")
+    with pytest.raises(TypeError, match=r"add\(\[\(message, reply\)\]\)"):
+        index.add(("hello", "no"))
+    with pytest.raises(TextError):
+        index.add([("hello", "no"), ("hello", "\ud83d")])
+    assert index.replies is before
+    index.remove(["NO"])
+    assert index.threshold == 1 - 1e-3 and "no" not in index.replies.texts
 
 
 def test_index_opens_with_its_model_in_bfloat16(folder, encoder, many, tmp_path):
