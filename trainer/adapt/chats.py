@@ -31,6 +31,7 @@ from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.preset_files import PRESETS
+from trainer.publish.upload import write_run_card
 from trainer.shipped import base_model
 from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
@@ -111,6 +112,7 @@ def adapt_to_chats(
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }
     update_results(output / "results.json", results)
+    write_run_card(output)
     return read_results(output / "results.json")
 
 

@@ -180,6 +180,7 @@ def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[s
     return {
         "run": results.get("run", {}),
         "tasks": task_lines(settings),
+        "is_stripped": any(leaks.keys() - {"removed"} for leaks in results.get("leakage", {}).values()),
         "data_rows": [_cells(row) for row in data_rows(results, settings)],
         "sources": ", ".join(map(escape_text, names)) or "not recorded",
     }
@@ -190,6 +191,7 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
     seeds = results.get("seeds", {})
     return {
         "prediction": results.get("response_prediction", {}),
+        "similarity": any(score.card.task_type == "sentence-similarity" for score in scores),
         "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
         "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
         "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items()],

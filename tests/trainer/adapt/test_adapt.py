@@ -63,6 +63,9 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     assert [line.split()[0] for line in closing] == ["read", "model", "suggests", "files", "next"]
     assert f"{sum(pairs.values())} pairs" in closing[0] and f"P@1 {adapted['p_at_1']:.3f}" in closing[1]
 
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert f"was {results['adaptation']['p_at_1']:.3f} for this model" in " ".join(card.split()) and "| BM25 |" in card
+
     # fewer than 4,000 pairs are cross-validated: each is a query once
     chosen = results["adaptation"]
     assert chosen["queries"] == pairs["train"] + pairs.get("validation", 0)

@@ -204,6 +204,7 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
     text = " ".join(card.text.split())
+    assert "evaluation dataset were removed" not in text and "human ratings" not in text
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
