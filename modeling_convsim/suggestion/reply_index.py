@@ -31,6 +31,7 @@ from modeling_convsim.suggestion.deduplication import (
     ungroup,
 )
 from modeling_convsim.suggestion.reply_search import DUPLICATE_COSINE, ReplySearch, Suggestion
+from modeling_convsim.suggestion.row_vectors import encode_rows
 from modeling_convsim.suggestion.search import build_faiss, import_faiss, needs_faiss
 from modeling_convsim.suggestion.storage import (
     IndexSettings,
@@ -97,7 +98,7 @@ class ReplyIndex(ReplySearch):
             raise ValueError("there are no texts to build an index of")
         if is_large := needs_faiss(len(replies.texts)):
             import_faiss()  # before the vectors, which can take minutes
-        vectors = _encode_rows(encoder, replies, side, weight > 0, show_progress, processes)
+        vectors = encode_rows(encoder, replies, side, weight > 0, show_progress, processes)
         lowest = choose_question_threshold(vectors, replies.companions, duplicate_cosine) if side == "input" else None
         faiss_index = build_faiss(vectors, show_progress) if is_large else None
         return cls(
@@ -159,7 +160,7 @@ class ReplyIndex(ReplySearch):
         new = np.flatnonzero(rows < 0)
         vectors = self.vectors[rows].astype(np.float16)
         if len(new):
-            vectors[new] = _encode_rows(self.encoder, replies.select(new), self.side, self._has_messages)
+            vectors[new] = encode_rows(self.encoder, replies.select(new), self.side, self._has_messages)
         if self.side == "input":
             lowest = choose_question_threshold(vectors, replies.companions, self.duplicate_cosine)
             self.question_threshold = lowest
@@ -345,37 +346,6 @@ class ReplyIndex(ReplySearch):
 def _describe_unknown(texts: list[str]) -> str:
     first = ", ".join(map(repr, texts[:5])) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
     return f"not in the index: {first}"
-
-
-def _encode_rows(
-    encoder: Encoder,
-    replies: Replies,
-    side: IndexSide,
-    has_messages: bool,
-    show_progress: bool = False,
-    processes: int = 1,
-) -> np.ndarray:
-    """Encodes rows, and the messages that their replies answered: (rows, dimensions), float16."""
-    vectors = _encode_halves(encoder, replies.texts, side, show_progress, processes)
-    if not has_messages or replies.companions is None:
-        return vectors
-    return np.hstack([vectors, _encode_halves(encoder, replies.companions, "input", show_progress, processes)])
-
-
-def _encode_halves(
-    encoder: Encoder, texts: list[str], side: IndexSide, show_progress: bool, processes: int
-) -> np.ndarray:
-    """Encodes texts in float16: (texts, dimensions). Raises ValueError if float16 cannot hold a vector."""
-    vectors = np.empty((len(texts), encoder.vector_size(side)), np.float16)
-    row = 0
-    for part in encoder.stream(texts, side, show_progress=show_progress, processes=processes):
-        with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
-            halves = vectors[row : row + len(part)] = part.astype(np.float16)
-        if len(damaged := np.flatnonzero(~np.isfinite(halves).all(axis=1))):
-            problem = "the model gives a vector that is not finite, or too large for float16"
-            raise ValueError(f"{texts[row + int(damaged[0])]!r}: {problem}")
-        row += len(part)
-    return vectors
 
 
 def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:

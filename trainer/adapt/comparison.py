@@ -31,7 +31,7 @@ from trainer.adapt.suggestions import (
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
-from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 
 PEER = "all-MiniLM-L6-v2"
@@ -40,7 +40,7 @@ MOST = 2_000  # held-out messages, and known pairs, whose suggestions are compar
 METRIC = "p_at_1"
 OURS = {"replies": BY_REPLIES, "messages": BY_MESSAGES}
 ALONE = "adapted, without earlier turns"
-LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
+SYSTEMS = {"base": "the base", **LABELS}  # for people
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,9 @@ def format_comparison(comparison: Comparison) -> str:
         f"  {'adapted':<30} {_value(adapted, METRIC)}",
     ]
     for name, scores in comparison.baselines.items():
-        lines.append(f"  {LABELS.get(name, name):<30} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip())
+        lines.append(
+            f"  {SYSTEMS.get(name, name):<30} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip()
+        )
     lines += [
         "",
         "right: how often the best suggestion of the known replies answers to the same effect as the real",
@@ -216,7 +218,7 @@ def format_comparison(comparison: Comparison) -> str:
     ]
     for name, scores in comparison.suggestions.items():
         system, _, way = name.partition(", ")
-        label = LABELS.get(system, system) + (f", by {way}" if way else "")
+        label = SYSTEMS.get(system, system) + (f", by {way}" if way else "")
         gain = "" if name == "adapted" else _value(scores, "gain", "+")
         lines.append(f"  {label:<30} {_value(scores, 'right')} {scores['token_f1']:5.3f}  {gain}".rstrip())
     return "\n".join(lines)
@@ -228,7 +230,7 @@ def describe_gain(comparison: Comparison, is_adapted: bool, share: float | None 
     outcome += f"; joined with the project's own base, whose share in a score is {share:g}" if share else ""
     if not comparison.adapted:
         return outcome
-    others = [f"{each[METRIC]:.3f} ({LABELS.get(name, name)})" for name, each in comparison.baselines.items()]
+    others = [f"{each[METRIC]:.3f} ({SYSTEMS.get(name, name)})" for name, each in comparison.baselines.items()]
     return f"{outcome}: P@1 {comparison.adapted[METRIC]:.3f}; {', '.join(others)}"
 
 

@@ -57,3 +57,4 @@ def _import_bm25s() -> Any:
 
 
 BASELINES = {"bm25": bm25_scores, "tfidf": tfidf_scores}
+LABELS = {"bm25": "BM25", "tfidf": "TF-IDF"}  # for people

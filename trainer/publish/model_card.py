@@ -16,6 +16,7 @@ from data_scripts.files.hub import escape_text
 from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
 from trainer.arguments import NEW_TOKENIZER, NEW_WEIGHTS
+from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS, CardEntry
 from trainer.evaluation.sts_tuning import has_route
@@ -41,7 +42,6 @@ from trainer.shipped import MODEL_CARDS
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
-BASELINE_LABELS = {"base": "the base", "bm25": "BM25", "tfidf": "TF-IDF"}
 TAGS = ["sentence-transformers", "feature-extraction", "convsim", "conversations"]
 
 
@@ -205,7 +205,7 @@ def _comparison(results: Mapping[str, Any]) -> dict[str, Any]:
     others = {name: part["response_prediction"] for name, part in results.get("baselines", {}).items()}
     rows = [
         {
-            "system": BASELINE_LABELS.get(name, name),
+            "system": {"base": "the base", **LABELS}.get(name, name),
             "value": f"{part['p_at_1']:.3f}",
             "gain": f"{part['gain']:+.3f} [{', '.join(f'{end:+.3f}' for end in part[f'gain{INTERVAL}'])}]",
         }

@@ -146,8 +146,6 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
             f"evaluate {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
         )
     verify_folder(folder)
-    if dry_run:
-        return destination.describe(folder)
     words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository, *destination.words()]
     failed = f"The trained model is in {folder}; push it later with: {shlex.join(words)}"
     with tempfile.TemporaryDirectory() as scratch:
@@ -157,6 +155,8 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
             (folder / CARD).write_text(
                 card.replace(f"model_cards/{run.resolve().name}", destination.repository), "utf-8"
             )
+        if dry_run:
+            return destination.describe(folder)
         message = f"Publish {destination.repository}"
         return destination.upload(folder, failed, commit_message=message, delete_patterns=".eval_results/*")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
 from trainer.evaluation.sts_statistics import snli_overlap
@@ -21,7 +21,6 @@ PAPER = "the paper:"
 GENRES = ("all", "captions", "forums", "news")
 DISTANCES = ("0", "1", "2", "3-4", "5-8", "9 or more")
 DISTANCE_STARTS = (0, 1, 2, 3, 5, 9)
-BASELINE_LABELS = {"bm25": "BM25", "tfidf": "TF-IDF"}
 
 
 def write_yang(page: Page, measurements: Measurements, published: Any) -> None:
@@ -68,9 +67,7 @@ def _response_prediction(page: Page, measurements: Measurements, published: Any)
         for system in measurements.systems
         if not system.settings or "response_prediction" in system.trained_tasks
     ]
-    scored += [
-        (BASELINE_LABELS[name], "", measurements.baseline_scores(name, "response_prediction")) for name in BASELINES
-    ]
+    scored += [(LABELS[name], "", measurements.baseline_scores(name, "response_prediction")) for name in BASELINES]
     rows = _published_rows(published, lambda values: [value / 100 for value in values])
     values: list[dict[str, Any]] = []
     for label, run, scores in scored:
@@ -158,7 +155,7 @@ def _cqa(page: Page, measurements: Measurements, published: Any) -> None:
         [f"{PAPER} {name}", "", "", values[0] / 100] for name, values in published["rows"].items()
     ]
     scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in measurements.systems]
-    scored.append((BASELINE_LABELS["bm25"], "", measurements.baseline_scores("bm25", "cqa")))
+    scored.append((LABELS["bm25"], "", measurements.baseline_scores("bm25", "cqa")))
     scored.append(("search engine's order", "", _score_search_engine(measurements.data["cqa"])))
     values = []
     for label, run, scores in scored:
