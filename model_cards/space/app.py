@@ -31,6 +31,13 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="host name at which users open the page, such as that of a proxy in front of it; repeatable. Requests for "
         "other names than this and those of this machine, and requests from other sites, are refused",
     )
+    parser.add_argument(
+        "--feedback",
+        type=Path,
+        metavar="FILE",
+        help="append accepted replies (copied, or a thumb up) and rejected ones (a thumb down) to this file of JSON "
+        "lines, FILE.jsonl, which `convsim adapt --feedback` reads (default: they are not recorded)",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser (default: no)")
     return parser.parse_args(arguments)
 
@@ -45,11 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
     from modeling_convsim.suggestion import ReplyIndex
 
     try:
+        feedback = page.open_feedback(options.feedback) if options.feedback else None
         index = ReplyIndex.load(options.index)
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    page.serve(index, options.open, options.host)
+    page.serve(index, options.open, options.host, feedback)
     return 0
 
 

@@ -1,15 +1,18 @@
 """A page that demonstrates a model: reply suggestion, sentence similarity, and search in an uploaded list."""
 
+import json
 import math
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from html import escape
 from itertools import islice
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import gradio as gr
 import numpy as np
@@ -48,6 +51,10 @@ CONTRAST = {  # of 4.5 or more (WCAG 2.2, 1.4.3), where the theme's is lower
     "input_placeholder_color_dark": "*neutral_400",
 }
 CLOSE_ERRORS = "closeErrors"  # in page.js
+THUMBS = "".join(
+    f'<button type="button" class="thumb" data-accepted="{value}" aria-label="{label}">{sign}</button>'
+    for value, label, sign in (("true", "Good reply", "👍"), ("false", "Bad reply", "👎"))
+)
 
 
 def heat_map(sentences: Sequence[str], cosines: np.ndarray) -> str:
@@ -96,21 +103,22 @@ def compare(index: ReplyIndex, text: str) -> str:
     return heat_map(sentences, vectors @ vectors.T)
 
 
-def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None, earlier: str = "") -> str:
-    """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
+def find_suggestions(
+    index: ReplyIndex, text: str, count: float, threshold: float | None, context: list[str]
+) -> tuple[list[Suggestion], float]:
+    """The suggestions for a message, and the threshold that they reach.
 
     Args:
         index: The index.
         text: The message.
         count: The maximum number of suggestions.
         threshold: The lowest score; by default, and if it is the same with two digits, that of the index.
-        earlier: Earlier messages of the conversation, one per line, the oldest first.
+        context: Earlier messages of the conversation, the newest first.
 
     Raises:
         gr.Error: The message is empty or not text, or a number is not one of those that the page offers.
     """
-    _check_text(text)
-    _check_text(earlier)
+    _check_texts(text, context=context)
     if not text.strip():
         raise _error("The message is empty.")
     if not isinstance(count, int | float) or not 1 <= count <= MAX_SUGGESTIONS:
@@ -119,27 +127,74 @@ def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None 
         raise _error("Expected a number as the threshold.")
     if threshold is None or round(threshold, 2) == _thresholds(index)[1]:
         threshold = index.threshold
+    return index.suggest(text, int(count), threshold, context=context), threshold
+
+
+def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None, earlier: str = "") -> str:
+    """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
+
+    `earlier` has earlier messages of the conversation, one per line, the oldest first; the rest is as in
+    `find_suggestions`.
+    """
+    _check_text(earlier)
+    context = [line for line in earlier.splitlines()[::-1] if line.strip()]
+    suggestions, threshold = find_suggestions(index, text, count, threshold, context)
     if threshold == math.inf:
         return f"<p>No suggestion. {NO_THRESHOLD} ({escape(str(index.no_threshold))}.)</p>"
-    suggestions = index.suggest(text, int(count), threshold, context=earlier.splitlines()[::-1])
     precision = describe_precision(index, threshold)
     if not suggestions:
         return f"<p>No suggestion: nothing in the index has a score of {threshold:.2f} or more. {precision}</p>"
     cards = "".join(map(_card, suggestions))
-    return f'<ol class="cards" aria-label="Suggestions for: {escape(text.strip())}">{cards}</ol><p>{precision}</p>'
+    message, turns = escape(text.strip()), escape(json.dumps(context))
+    return (
+        f'<ol class="cards" aria-label="Suggestions for: {message}" data-message="{message}" data-context="{turns}">'
+        f"{cards}</ol><p>{precision}</p>"
+    )
 
 
 def _card(suggestion: Suggestion) -> str:
-    """A reply and the message that it answered, or the answer of a question, with a button that copies it."""
+    """A reply and the message that it answered, or the answer of a question, with buttons that copy and rate it."""
     shown, origin = suggestion.text, suggestion.question and f"It answered: “{suggestion.question}”"
     if suggestion.answer:
         shown, origin = suggestion.answer, f"It answers: “{suggestion.text}”"
     times = f" · {suggestion.count:,} times" if suggestion.count > 1 else ""
     return (
         f'<li><p class="text">{escape(shown)}</p>{f"<p>{escape(origin)}</p>" if origin else ""}'
-        f'<p class="details">score {suggestion.score:.2f}{times}'
+        f'<p class="details"><span>score {suggestion.score:.2f}{times}</span>{THUMBS}'
         '<button type="button" class="copy" aria-live="polite">Copy</button></p></li>'
     )
+
+
+def open_feedback(path: Path) -> BinaryIO:
+    """Opens a file of feedback, to which lines are appended; a new one can be read by its owner alone.
+
+    Raises:
+        ValueError: Its name does not end in .jsonl, or it cannot be written.
+    """
+    if path.suffix != ".jsonl":
+        raise ValueError(f"--feedback {path}: expected a name that ends in .jsonl")
+    try:
+        file = open(path, "a+b", 0, opener=lambda name, flags: os.open(name, flags, 0o600))  # noqa: SIM115
+    except OSError as error:
+        raise ValueError(f"--feedback {path}: cannot be written ({error.strerror}); name another file") from error
+    size = file.seek(0, os.SEEK_END)
+    if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
+        file.write(b"\n")  # after a line that an interruption left incomplete
+    return file
+
+
+def write_feedback(file: BinaryIO, message: str, reply: str, accepted: bool, context: list[str]) -> None:
+    """Appends a suggestion that was accepted or rejected; `context` has the earlier messages, the newest first.
+
+    Raises:
+        gr.Error: A text is empty or not text.
+    """
+    _check_texts(message, reply, context=context)
+    if not (message.strip() and reply.strip()):
+        raise _error("Expected a message and a reply.")
+    line = {"message": message, "reply": reply, "accepted": bool(accepted)}
+    line |= {"context": context} if context else {}
+    file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
 
 def describe_precision(index: ReplyIndex, threshold: float) -> str:
@@ -226,17 +281,25 @@ def _check_text(text: object) -> None:
         raise _error("The text holds a lone surrogate, which is no character.")
 
 
+def _check_texts(*texts: object, context: object) -> None:
+    if not isinstance(context, list):
+        raise _error("Expected a list of texts as the context.")
+    for text in (*texts, *context):
+        _check_text(text)
+
+
 def _error(message: str) -> gr.Error:
     return gr.Error(message, duration=ERROR_SECONDS, print_exception=False)
 
 
-def serve(index: ReplyIndex, open_browser: bool, hosts: Sequence[str] = ()) -> None:
+def serve(index: ReplyIndex, open_browser: bool, hosts: Sequence[str] = (), feedback: BinaryIO | None = None) -> None:
     """Serves the page until the process is stopped; uploaded files are in a folder that ends with it.
 
     Args:
         index: The index.
         open_browser: Open the page in a browser.
         hosts: Host names at which users open the page, besides those of the address that is served.
+        feedback: The output of `open_feedback`.
     """
     space = [os.environ["SPACE_HOST"]] if "SPACE_HOST" in os.environ else []  # of a Space on Hugging Face
     server_name = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
@@ -245,7 +308,7 @@ def serve(index: ReplyIndex, open_browser: bool, hosts: Sequence[str] = ()) -> N
         prefix="convsim-", dir=os.environ.get(UPLOADS), ignore_cleanup_errors=True
     ) as uploads:
         os.environ[UPLOADS] = uploads
-        build(index).launch(
+        build(index, feedback).launch(
             inbrowser=open_browser,
             theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate").set(**CONTRAST),
             css_paths=FOLDER / "page.css",
@@ -256,8 +319,8 @@ def serve(index: ReplyIndex, open_browser: bool, hosts: Sequence[str] = ()) -> N
         )
 
 
-def build(index: ReplyIndex) -> gr.Blocks:
-    """Builds the page."""
+def build(index: ReplyIndex, feedback: BinaryIO | None = None) -> gr.Blocks:
+    """Builds the page; with a file of feedback, replies can be rated."""
     model = index.encoder.model
     path = Path(model.name_or_path)
     name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
@@ -268,19 +331,42 @@ def build(index: ReplyIndex) -> gr.Blocks:
             f"{model.num_parameters():,} parameters) and {len(index):,} {tab.lower()}."
         )
         with gr.Tab(tab):
-            _add_suggestions(index)
+            _add_suggestions(index, feedback is not None)
         with gr.Tab("Similarity"):
             _add_similarity(index)
         with gr.Tab("Nearest"):
             _add_nearest(index)
+        _add_api(index, feedback)
     return page
 
 
-def _add_suggestions(index: ReplyIndex) -> None:
+def _add_api(index: ReplyIndex, feedback: BinaryIO | None) -> None:
+    """What programs call, with lists and numbers instead of HTML; Gradio reads the types of the parameters."""
+
+    def suggest_replies(
+        message: str, k: int = 3, threshold: float | None = None, context: list[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The suggestions for a message, best first; `context` has the earlier messages, the newest first."""
+        return [asdict(one) for one in find_suggestions(index, message, k, threshold, context or [])[0]]
+
+    def record_feedback(message: str, reply: str, accepted: bool, context: list[str] | None = None) -> None:
+        """Records that a suggested reply was accepted or rejected."""
+        assert feedback
+        write_feedback(feedback, message, reply, accepted, context or [])
+
+    gr.api(suggest_replies, api_name="suggest")
+    if feedback:
+        gr.api(record_feedback, api_name="feedback")
+
+
+def _add_suggestions(index: ReplyIndex, is_rated: bool) -> None:
     message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
     examples = _add_examples(index)
     button = gr.Button("Suggest", variant="primary")
-    suggested = gr.HTML("" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested")
+    classes = ["rated"] if is_rated else None
+    suggested = gr.HTML(
+        "" if index.calibration else f"<p>{NO_THRESHOLD}</p>", elem_id="suggested", elem_classes=classes
+    )
     label, has_context = "Earlier messages, one per line, the oldest first", index.encoder.uses_context
     earlier = gr.Textbox("", label=label, lines=2, visible=has_context)
     with gr.Accordion("Settings", open=False):
@@ -291,7 +377,7 @@ def _add_suggestions(index: ReplyIndex) -> None:
         slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
     inputs = [message, count, threshold, earlier]
     ask, again = partial(suggest, index), partial(_suggest_again, index)
-    gr.on([button.click, message.submit], ask, inputs, suggested, api_name="suggest", js=CLOSE_ERRORS)
+    gr.on([button.click, message.submit], ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
     moved = [count.change, threshold.change]
     gr.on(moved, again, inputs, suggested, trigger_mode="always_last", api_visibility="private", js=CLOSE_ERRORS)
     if examples is not None:

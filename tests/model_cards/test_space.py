@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -94,11 +95,13 @@ def address(index_folder):
     uploads.mkdir()
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     environment["GRADIO_TEMP_DIR"] = str(uploads)
-    log = index_folder.with_name("log")
+    log, feedback = index_folder.with_name("log"), index_folder.with_name("feedback.jsonl")
+    feedback.write_text('{"message": "an incompl')  # of a page that was killed
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, SPACE / "app.py", index_folder], env=environment, stdout=output, stderr=output
-        )
+            [sys.executable, SPACE / "app.py", index_folder, "--feedback", feedback],
+            env=environment, stdout=output, stderr=output,
+        )  # fmt: skip
     try:
         for _ in range(240):
             try:
@@ -112,6 +115,7 @@ def address(index_folder):
         server.terminate()
         server.wait(30)
     assert not [file for file in uploads.rglob("*") if file.is_file()]  # nothing that was uploaded stays
+    assert not [text for text in (*SENTENCES, *REPLIES) if text in log.read_text()]
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +264,81 @@ def test_a_reply_is_copied_with_the_keyboard(page, answered, has_clipboard):
     page.keyboard.press("Control+V")
     assert page.get_by_label("Message").input_value() == page.locator("#suggested .text").first.inner_text()
     page.get_by_role("button", name="Copied").wait_for(state="detached")
+
+
+def recorded(index_folder) -> list[dict]:
+    """The lines of feedback, without the first one, which was incomplete when the page was started."""
+    lines = index_folder.with_name("feedback.jsonl").read_text("utf-8").splitlines()[1:]
+    return [json.loads(line) for line in lines]
+
+
+def test_copied_and_rated_replies_are_recorded_for_their_message(page, index_folder, answered):
+    ask(page, answered)
+    page.get_by_label("Message").fill("not the message that was answered")
+    card = page.locator("#suggested li").first
+    card.get_by_role("button", name="Bad reply").click()
+    card.locator("button[aria-pressed=true][aria-label='Bad reply']").wait_for()
+    card.get_by_role("button", name="Good reply").click()
+    card.locator("button[aria-pressed=true][aria-label='Good reply']").wait_for()
+    assert card.locator("button[aria-pressed=true]").count() == 1
+    page.get_by_role("button", name="Copy").last.click()
+    page.locator("#suggested li").last.locator("button[aria-pressed=true]").wait_for()
+    first, *_, last = page.locator("#suggested .text").all_inner_texts()
+    expected = [(first, False), (first, True), (last, True)]
+    assert recorded(index_folder)[-3:] == [
+        {"message": answered, "reply": reply, "accepted": accepted} for reply, accepted in expected
+    ]
+
+
+def test_a_program_gets_suggestions_and_records_feedback(address, index_folder, answered):
+    client = pytest.importorskip("gradio_client").Client(address, verbose=False)
+    expected = ReplyIndex.load(index_folder).suggest(answered, 2, -9)
+    found = client.predict(answered, k=2, threshold=-9, api_name="/suggest")
+    assert [(each["text"], each["question"]) for each in found] == [(one.text, one.question) for one in expected]
+    assert [each["score"] for each in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+    client.predict("the “dog”", "yes\nplease", False, ["newest", "oldest"], api_name="/feedback")
+    assert recorded(index_folder)[-1] == {
+        "message": "the “dog”", "reply": "yes\nplease", "accepted": False, "context": ["newest", "oldest"]
+    }  # fmt: skip
+    before = recorded(index_folder)
+    for message, words in (
+        ("The message is empty", {"message": " "}),
+        ("Expected a list of texts", {"message": "a", "context": "b"}),
+        ("Expected a text", {"message": "a", "context": [3]}),
+    ):
+        with pytest.raises(Exception, match=message):
+            client.predict(**words, api_name="/suggest")
+    with pytest.raises(Exception, match="Expected a message and a reply"):
+        client.predict("a", "", True, api_name="/feedback")
+    assert recorded(index_folder) == before
+
+
+def test_the_program_of_the_readme_runs(address, index_folder, answered, capsys):
+    pytest.importorskip("gradio_client")
+    [program] = re.findall("```python\n(.*?)```", (SPACE / "README.md").read_text("utf-8"), re.DOTALL)
+    program = program.replace("http://127.0.0.1:7860", address).replace("Is the shop open on Friday?", answered)
+    exec(program)
+    expected = ReplyIndex.load(index_folder).suggest(answered)
+    assert [line.split("  ") for line in capsys.readouterr().out.splitlines()] == [
+        [f"{one.score:.3f}", one.text] for one in expected
+    ]
+    assert recorded(index_folder)[-1] == {"message": answered, "reply": "Until four.", "accepted": True}
+
+
+def test_a_page_without_feedback_shows_no_thumbs_and_has_no_function_for_it(functions, index_folder):
+    names = functions.build(ReplyIndex.load(index_folder)).get_api_info()["named_endpoints"]
+    assert "/suggest" in names and "/feedback" not in names
+
+
+def test_a_file_of_feedback_is_private_and_checked_before_the_page_is_served(space, index_folder, tmp_path, capsys):
+    space("page").open_feedback(tmp_path / "new.jsonl").close()
+    assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
+    for name, problem in (
+        ("feedback.csv", "expected a name that ends in .jsonl"),
+        ("missing/feedback.jsonl", "cannot be written (No such file or directory); name another file"),
+    ):
+        assert space("app").main([str(index_folder), "--feedback", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err == f"error: --feedback {tmp_path / name}: {problem}\n"
 
 
 def test_uploaded_list_is_searched(page, model, tmp_path):

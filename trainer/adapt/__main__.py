@@ -12,6 +12,7 @@ Each step is also a command of its own: `convsim data conversations`, `convsim t
 import argparse
 import logging
 import sys
+from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.files.command_line import ArgumentParser, run_stoppable
@@ -27,6 +28,13 @@ def build_parser() -> ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_reading_arguments(parser)
+    parser.add_argument(
+        "--feedback",
+        type=Path,
+        metavar="FILE",
+        help="accepted and rejected suggestions, which `convsim demo --feedback FILE` wrote: accepted ones are further "
+        "pairs to train on and to suggest (default: none)",
+    )
     group = parser.add_argument_group("output")
     group.add_argument(
         "-o", "--output", type=storage_argument, required=True, metavar="FOLDER", help="folder of the run"
@@ -68,7 +76,7 @@ def main(arguments: list[str]) -> int:
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
         options = ConversationOptions.from_arguments(args)
-        adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune)
+        adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune, args.feedback)
         return 0
 
     return run_stoppable(execute)

@@ -24,6 +24,7 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
+from trainer.adapt.feedback import add_feedback
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.ranking import MRR, QUERIES, Queries, Ranks, build_queries, summarize
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
@@ -78,7 +79,7 @@ class Adapted:
         return encoder
 
 
-def adapt(arguments: Arguments, judge: Judge | None = None) -> Adapted:
+def adapt(arguments: Arguments, judge: Judge | None = None, feedback: Dataset | None = None) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run.
 
     A pretrained encoder gets heads and a lexical channel. Only these are trained, unless the settings have `finetune`.
@@ -86,6 +87,7 @@ def adapt(arguments: Arguments, judge: Judge | None = None) -> Adapted:
     Args:
         arguments: the settings.
         judge: what compares suggestions with real replies; by default the model itself, before it is adapted.
+        feedback: further pairs to train on, by `read_feedback`.
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
@@ -94,7 +96,7 @@ def adapt(arguments: Arguments, judge: Judge | None = None) -> Adapted:
     if find_backbone(str(arguments.initialize_from)):
         model_config = {"lexical_size": LEXICAL_SIZE, **arguments.model_config}
         arguments = dataclasses.replace(arguments, model_config=model_config)
-    adaptation = Adaptation(judge)
+    adaptation = Adaptation(judge, feedback)
     results = train(arguments, adaptation)
     if adaptation.vectors:
         freeze(adaptation.base.model.encoder, adaptation.vectors)
@@ -124,13 +126,15 @@ class Adaptation(Hook):
     _start: Start
     _dev: "_Dev"
 
-    def __init__(self, judge: Judge | None = None) -> None:
-        self._given_judge = judge
+    def __init__(self, judge: Judge | None = None, feedback: Dataset | None = None) -> None:
+        self._given_judge, self._feedback = judge, feedback
 
     def complete_splits(self, data: RunData) -> None:
         """See `split_pairs`."""
         split_pairs(data)
         self.pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
+        if self._feedback is not None:
+            self.pairs["train"] = data.training["pairs"] = add_feedback(self.pairs, self._feedback)
 
     def prepare(
         self,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+from datasets import Dataset
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.commands.inspect import FEWEST_PAIRS
@@ -22,6 +23,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
+from trainer.adapt.feedback import add_feedback, read_feedback
 from trainer.adapt.joint import Joint, join
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
@@ -49,6 +51,7 @@ def adapt_to_chats(
     base: str | None = None,
     precision: float = 0.8,
     finetune: bool = False,
+    feedback: Path | None = None,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
 
@@ -63,6 +66,7 @@ def adapt_to_chats(
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
         precision: required precision of suggested replies, for which the index is calibrated.
         finetune: train a pretrained encoder too, not only its heads.
+        feedback: a file of accepted and rejected suggestions, which the page wrote.
 
     Returns:
         The contents of results.json.
@@ -72,6 +76,7 @@ def adapt_to_chats(
     """
     if not 0 < precision < 1:
         raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
+    verdicts = read_feedback(feedback, options) if feedback else None
     prepare_folder(output, options.overwrite)
     arguments = _run_settings(choose_base(base), output, options.license, finetune)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
@@ -81,11 +86,11 @@ def adapt_to_chats(
         arguments.language = _check_language(str(arguments.initialize_from), output / "pairs") or arguments.language
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, arguments, report)
+        return _suggest_with_base(output, arguments, report, verdicts)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         own = _own_base(arguments)
-        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None)
-        joint = _join(adapted, own, arguments, output)
+        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None, verdicts)
+        joint = _join(adapted, own, arguments, output, verdicts)
     encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
@@ -163,12 +168,14 @@ def _own_base(arguments: Arguments) -> str | None:
     return None
 
 
-def _join(adapted: Adapted, own: str | None, arguments: Arguments, output: Path) -> Joint | None:
+def _join(
+    adapted: Adapted, own: str | None, arguments: Arguments, output: Path, feedback: Dataset | None
+) -> Joint | None:
     """Adapt the project's own base too, and join both models, if that helps."""
     joint = None
     if own:
         settings = _run_settings(own, output / SECOND, arguments.license, False, output / "pairs")
-        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
+        joint = join(adapted, adapt(settings, feedback=feedback), (output / "model", output / SECOND / "model"))
     if joint is None and has_record(output / SECOND, KIND):
         remove_earlier_run(output / SECOND)
     return joint
@@ -180,11 +187,14 @@ def _is_finished(folder: Path) -> bool:
     return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
 
-def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any]) -> dict[str, Any]:
+def _suggest_with_base(
+    output: Path, arguments: Arguments, report: dict[str, Any], feedback: Dataset | None
+) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
     remove_earlier_run(output)  # whose model would stand beside the index
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
+    pairs = pairs if feedback is None else add_feedback({"train": pairs}, feedback)
     encoder = _open_base(arguments)
     index = ReplyIndex.build(encoder, pairs["response"][:], questions=pairs["input"][:])
     index.no_threshold = f"{len(pairs)} pairs are too few for a threshold"

@@ -87,11 +87,17 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
 
 def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path, capsys):
     chats = [[question, reply, f"thanks for number {row}"] for row, (question, reply) in enumerate(CHATS)]
-    assert main(options(chats, "--repliers", "b")) == 0
+    lines = [{"message": f"new {row}", "reply": f"yes i new {row}", "accepted": row < 2} for row in range(4)]
+    (tmp_path / "feedback.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(options(chats, "--repliers", "b", "--feedback", "feedback.jsonl")) == 0
+    assert "2 accepted replies of feedback.jsonl; 2 rejected ones are not used" in capsys.readouterr().out
     results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert sum(results["chats"]["report"]["splits"].values()) == len(CHATS)
+    splits = results["chats"]["report"]["splits"]
+    assert sum(splits.values()) == len(CHATS)
+    assert results["adaptation"]["queries"] == splits["train"] + splits.get("validation", 0)  # none of the feedback
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
     assert index.replies.texts and not [text for text in index.replies.texts if text.startswith("thanks")]
+    assert [text for text in index.replies.texts if "new" in text.split()[2]] == ["yes i new 0", "yes i new 1"]
     assert {each["reply"].startswith("yes i") for each in results["chats"]["examples"]} == {True}
 
 
