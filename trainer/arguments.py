@@ -14,6 +14,7 @@ from data_scripts.files.hub import check_license
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
+MAX_TOKENS = 64  # of a text, by default, for encoders of sequences
 DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
@@ -102,7 +103,12 @@ class Arguments:
         2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer", minimum=1
     )
     vocab_size: int = option(30_000, "maximum vocabulary size of a new tokenizer", minimum=10)
-    max_tokens: int = option(64, "maximum number of tokens of a text; longer texts are truncated", minimum=1)
+    max_tokens: int | None = option(
+        None,
+        "maximum number of tokens of a text; longer texts are truncated. By default, encoders that average words read "
+        f"all of a text, and others {MAX_TOKENS} tokens",
+        minimum=1,
+    )
 
     texts: list[str] = option(
         [], "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only"

@@ -1,11 +1,15 @@
 """Token ids of many texts, and the errors that name a text which cannot be encoded."""
 
+import functools
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
+
+logger = logging.getLogger(__name__)
 
 
 class TextError(ValueError):
@@ -76,7 +80,7 @@ class BatchTokenizer:
 
         Args:
             tokenizer: A tokenizer.
-            max_tokens: Truncate texts to this many tokens; None keeps all.
+            max_tokens: Truncate texts to this many tokens, which is logged once; None keeps all.
         """
         self._source = tokenizer, max_tokens
         definition = tokenizer.backend_tokenizer.to_str()
@@ -89,7 +93,7 @@ class BatchTokenizer:
         self._ascii = None
         if tokenizer.split_special_tokens and not self._adds_tokens:
             self._ascii = _ascii_tokenizer(json.loads(definition), self._backend)
-        self._kept = slice(None)
+        self._max_tokens, self._kept = max_tokens, slice(None)
         if max_tokens is not None:
             self._backend.enable_truncation(max_tokens, direction=tokenizer.truncation_side)
             self._kept = slice(max_tokens) if tokenizer.truncation_side == "right" else slice(-max_tokens, None)
@@ -116,11 +120,24 @@ class BatchTokenizer:
 
     def _tokenize_any(self, texts: list[str]) -> list[list[int]]:
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=self._adds_tokens)
-        return [encoding.ids for encoding in encodings]
+        ids = [encoding.ids for encoding in encodings]
+        if any(len(each) == self._max_tokens and encodings[row].overflowing for row, each in enumerate(ids)):
+            _warn_once(self._max_tokens)
+        return ids
 
     def _tokenize_ascii(self, texts: list[str]) -> list[list[int]]:
         assert self._ascii is not None
-        return [ids[self._kept] for ids in self._ascii.encode_all(texts)]
+        ids = self._ascii.encode_all(texts)
+        if self._max_tokens is None:
+            return ids
+        if any(len(each) > self._max_tokens for each in ids):
+            _warn_once(self._max_tokens)
+        return [each[self._kept] for each in ids]
+
+
+@functools.cache
+def _warn_once(max_tokens: int) -> None:
+    logger.warning("some texts have more than %d tokens, which are all that is read of them", max_tokens)
 
 
 def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:

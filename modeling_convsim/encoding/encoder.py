@@ -110,7 +110,8 @@ class Encoder(BatchEncoder):
         """Encodes texts.
 
         Args:
-            texts: Any number of texts, each truncated to the tokenizer's `model_max_length` tokens.
+            texts: Any number of texts. A sequence encoder reads the first `model_max_length` tokens of each, as its
+                tokenizer says; what averages words reads all of them.
             side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses, which are
                 L2-normalized too if the model has `normalize_response`; "query" for the vectors whose dot product with
                 those is the score of a response: the same as "input" unless the model has an `input_network`, a

@@ -65,7 +65,7 @@ def token_columns(
     columns: list[str],
     tokenizer: PreTrainedTokenizerFast,
     cache_dir: Path,
-    max_tokens: int,
+    max_tokens: int | None,
     show_progress: bool = True,
     prompts: Mapping[str, str] | None = None,
 ) -> dict[str, TokenColumn]:
@@ -131,7 +131,7 @@ def _build(
     prompt: str,
     tokenizer: PreTrainedTokenizerFast,
     folder: Path,
-    max_tokens: int,
+    max_tokens: int | None,
     show_progress: bool,
 ) -> None:
     temporary = temporary_name(folder)

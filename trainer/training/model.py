@@ -22,7 +22,7 @@ from modeling_convsim import (
 )
 from modeling_convsim.encoding.loading import parse_model_id, tokenizer_problem
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
+from trainer.arguments import DEFAULT_MODEL_TYPE, MAX_TOKENS, Arguments
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
@@ -87,6 +87,22 @@ def validate_model(arguments: Arguments) -> None:
             encoder.scale_tokens(weights)
         except ValueError as error:
             raise InputError(f"token_weights is sif, but {error}") from None
+
+
+def max_tokens(arguments: Arguments) -> int | None:
+    """Return the number of tokens of a text that a run reads; None reads all.
+
+    Raises:
+        InputError: the model in `initialize_from` cannot be loaded.
+    """
+    if arguments.max_tokens is not None:
+        return arguments.max_tokens
+    model_type, limit = arguments.model_type, MAX_TOKENS
+    if source := arguments.initialize_from:
+        if backbone := find_backbone(source):
+            return min(limit, backbone.build_config(arguments.model_config).max_tokens or limit)
+        model_type = model_type or load_initial_config(source).model_type.removeprefix("convsim_")
+    return limit if ENCODERS[model_type or DEFAULT_MODEL_TYPE].encoder_class.pads_batches else None
 
 
 def initial_prompts(arguments: Arguments) -> dict[Side, str]:
@@ -173,7 +189,7 @@ def _build_on_backbone(arguments: Arguments, backbone: Backbone) -> ConvSimPretr
     for name, value in arguments.model_config.items():
         if (own := getattr(config, name)) != value:
             raise _conflict(f"model_config.{name}", value, backbone.source, own)
-    if config.max_tokens is not None and arguments.max_tokens > config.max_tokens:
+    if config.max_tokens is not None and (arguments.max_tokens or 0) > config.max_tokens:
         raise InputError(
             f"max_tokens is {arguments.max_tokens}, but {backbone.source} reads at most {config.max_tokens} tokens"
         )

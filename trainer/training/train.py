@@ -35,7 +35,13 @@ from trainer.training.context import Hook, Interruption, RunContext
 from trainer.training.finish import finish_run
 from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
-from trainer.training.model import build_model, initialize_embeddings, initialize_lexical_channel, validate_model
+from trainer.training.model import (
+    build_model,
+    initialize_embeddings,
+    initialize_lexical_channel,
+    max_tokens,
+    validate_model,
+)
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.run_folder import begin_run, open_folder
 from trainer.training.schedule import BatchPlan, Schedule
@@ -58,6 +64,7 @@ def train(arguments: Arguments, hook: Hook | None = None) -> dict[str, Any]:
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
     validate_model(arguments)
+    arguments = replace(arguments, max_tokens=max_tokens(arguments))
     disable_progress_bar()  # transformers shows one for every file it loads
     interruption = Interruption()
     with contextlib.ExitStack() as exit_stack:

@@ -11,6 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.commands.tokenizer import train_tokenizer
+from modeling_convsim.encoding import batch_tokenizer
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 
 TEXTS = ["", " ", "The CAT\tsees\r\nthe dog", "a\x00b", "naïve ﬁne İ", "[PAD] the [UNK] cat", "we eat . " * 50]
@@ -45,6 +46,22 @@ def test_without_kitoken_the_ids_are_the_same(tokenizer, monkeypatch):
     without = BatchTokenizer(tokenizer, 9)
     assert expected._ascii is not None and without._ascii is None
     assert without(TEXTS) == expected(TEXTS)
+
+
+@pytest.mark.parametrize("library", ["kitoken", "tokenizers"])
+def test_truncation_is_logged_once(tokenizer, library, monkeypatch, caplog):
+    if library == "kitoken":
+        pytest.importorskip("kitoken", reason="kitoken is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "kitoken", None)
+    batch_tokenizer._warn_once.cache_clear()
+    tokenizer.split_special_tokens = True
+    longest = max(map(len, BatchTokenizer(tokenizer, None)(TEXTS)))
+    BatchTokenizer(tokenizer, longest)(TEXTS)
+    assert not caplog.messages
+    for _ in range(2):
+        BatchTokenizer(tokenizer, longest - 1)(TEXTS)
+    assert caplog.messages == [f"some texts have more than {longest - 1} tokens, which are all that is read of them"]
 
 
 def test_special_tokens_are_added_as_the_tokenizer_says(tokenizer):

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.errors import InputError
@@ -27,7 +28,7 @@ from trainer.command_line import build_arguments
 from trainer.data import word_vectors
 from trainer.data.datasets import RunData
 from trainer.training.inputs import build_tasks, build_tokenizer
-from trainer.training.model import build_model, initialize_embeddings
+from trainer.training.model import build_model, initialize_embeddings, max_tokens
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.trainable_model import TrainableModel
 
@@ -60,6 +61,17 @@ def test_the_config_and_the_tokenizer_need_not_be_repeated(saved, tiny_tokenizer
     tokenizer.save_pretrained(tmp_path)  # says nothing of how it was loaded here
     assert not {"is_local", "local_files_only"} & json.loads((tmp_path / "tokenizer_config.json").read_text()).keys()
     assert type(build_model(arguments, tokenizer)) is ConvSimTransformerForMultitask
+
+
+def test_averages_read_whole_texts_and_sequence_encoders_64_tokens(saved):
+    options: dict[str, Any] = {"tasks": {"response_prediction": 1}, "pairs": ["p"]}
+    for model_type, limit in {"dan": None, "cbow": None, "bilstm": 64, "transformer": 64}.items():
+        assert max_tokens(build_arguments(model_type=model_type, **options)) == limit
+    options["initialize_from"] = str(saved)
+    assert max_tokens(build_arguments(**options)) == 64 and max_tokens(build_arguments(max_tokens=9, **options)) == 9
+    for limit, expected in ((None, VERY_LARGE_INTEGER), (9, 9)):
+        tokenizer = build_tokenizer(build_arguments(max_tokens=limit, **options), RunData())
+        assert tokenizer.model_max_length == expected
 
 
 @pytest.mark.parametrize(
