@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -21,6 +22,7 @@ from modeling_convsim.encoding import Encoder
 from trainer.publish.folder import build_folder, embed_all_sides
 
 ROOT = Path(__file__).resolve().parents[1]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
 # Encodes in the three ways that need no other package; `modules` are those that must not be installed.
 READER = """
@@ -143,7 +145,7 @@ def link_installed(names: set[str], folder: Path) -> None:
 def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
-        scripts = archive.read("convsim-0.1.0.dist-info/entry_points.txt").decode()
+        scripts = archive.read(f"convsim-{VERSION}.dist-info/entry_points.txt").decode()
     folders = {name: ROOT / name for name in ("modeling_convsim", "data_scripts", "trainer")}
     folders |= {f"trainer/model_cards/{name}": ROOT / "model_cards" / name for name in ("base", "space")}
     expected = {
@@ -154,6 +156,10 @@ def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
     }
     assert files == expected | {"trainer/model_cards/template.md"}
     assert scripts.split() == ["[console_scripts]", "convsim", "=", "trainer.console:main"]
+
+
+def test_the_citation_has_the_version_of_the_distributions() -> None:
+    assert f"\nversion: {VERSION}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_the_source_distribution_is_small(sdist: Path) -> None:
