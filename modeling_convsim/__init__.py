@@ -1,9 +1,17 @@
 """Sentence encoders that learn from conversations what sentences mean.
 
 Importing this package registers its models with `AutoConfig`, `AutoModel` (the encoder), `AutoModelForPreTraining` (the
-encoder with its response and NLI heads) and `AutoModelForSequenceClassification`. Every `modeling_NAME.py` in this
-folder defines one encoder, and its classes can be imported from here: `from modeling_convsim import ConvSimDanConfig`.
-`register_encoder` adds an encoder defined in a file elsewhere.
+encoder with its heads) and `AutoModelForSequenceClassification`. Their classes can be imported from here, too.
+
+modeling_config, modeling_base  what all encoders share: config; packed and padded input, saving
+modeling_NAME                   one encoder each; modeling_layouts is a part of the Transformer
+modeling_lexical                the lexical channel, which counts the tokens that two texts share
+modeling_heads                  response network and NLI classifier, and the models that have them
+registry                        finds the encoders; `register_encoder` adds one of another folder
+encoding/                       `Encoder`: texts to vectors, in threads or processes; its command
+suggestion/                     `ReplyIndex`: builds, searches, calibrates and saves; its command
+
+The `modeling_*` files import only each other, because they are copied into every published model.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,6 @@
-"""The documents are correct: Python snippets run, options of commands exist, links lead to files."""
+"""The documents are correct: snippets run; options of commands, linked files and named functions exist."""
 
+import ast
 import functools
 import re
 import shlex
@@ -14,6 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
     *(ROOT / folder / "README.md" for folder in ("data_scripts", "trainer", "model_cards")),
+]
+GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "tests" / "README.md"]
+MAPS = [
+    ROOT / folder for folder in ("data_scripts", "data_scripts/chats", "modeling_convsim", "trainer", "trainer/adapt")
 ]
 WITH_COMMANDS = ("data_scripts", "modeling_convsim.suggestion", "data", "suggest")
 SCRIPT = ("-m", "trainer.console")  # convsim
@@ -102,7 +107,7 @@ def test_the_options_of_a_command_are_in_its_help(command: str) -> None:
     assert not {option for option in named if not re.search(rf"(?<![\w-]){option}(?![\w-])", known)}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *GUIDES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_to_files(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
@@ -112,6 +117,24 @@ def test_the_links_of_a_document_lead_to_files(path: Path) -> None:
 def test_the_links_to_sections_lead_to_headings(path: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
     assert not [section for file, section in links if section not in _anchors(path.parent / file if file else path)]
+
+
+def test_the_steps_of_the_tours_are_functions() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    steps = re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", text, re.M)
+    assert len(steps) > 10
+    for file, function in steps:
+        nodes = ast.walk(ast.parse((ROOT / file).read_text("utf-8")))
+        assert function in {node.name for node in nodes if isinstance(node, ast.FunctionDef)}, f"{file}: no {function}"
+
+
+@pytest.mark.parametrize("folder", MAPS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_the_map_of_a_package_names_what_it_holds(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+    names = [name for line in re.findall(r"^(\S+(?:, \S+)*)  +\S", docstring, re.M) for name in line.split(", ")]
+    assert names
+    patterns = {name: (name if name.endswith("/") else f"{name}.py").replace("NAME", "*") for name in names}
+    assert not [name for name, pattern in patterns.items() if not any(folder.glob(pattern))]
 
 
 def _anchors(path: Path) -> set[str]:

@@ -1,1 +1,17 @@
-"""Trains, evaluates and publishes sentence encoders."""
+"""Trains, evaluates and publishes sentence encoders. Each line imports only from those below it.
+
+console                         the script `convsim`, which runs the commands of all packages
+run, seeds                      one run with the settings of a preset; a summary of runs that differ in the seed
+report/                         the papers' tables and figures
+adapt/                          from own chats to an adapted model, a comparison and an index of replies
+embeddings/, export/, sweep/    word vectors with gensim; ONNX and static files; comparisons of many runs
+training/                       a run: `train.py` has its steps, `loop.py` the training loop
+command_line, publish/          settings from a preset and options; the published folder, its card, its upload
+tasks/                          one file a task: its options, datasets, batches and loss
+evaluation/                     one file an evaluator; baselines; `metrics/` has `evaluate` modules
+data/                           the datasets of a run, the token cache, word vectors, teachers
+encoders/                       saved encoders of all kinds behind one protocol
+hardware, distributed           device, precision and threads; what several processes exchange
+arguments, preset_files         the options of every run; the files in `presets/` that set them
+shipped                         where the base model and the page are
+"""

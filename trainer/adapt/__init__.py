@@ -1,6 +1,12 @@
-"""Adapting the base model to a user's own chats: `python -m trainer.adapt`.
+"""Adapting the base model to a user's own chats: `chats.adapt_to_chats` has the steps.
 
-`chats.py` does all steps: pairs of the logs, training, comparison, index of replies. `adaptation.py` is the training
-run, a hook of `trainer.training`; `start.py` prepares the model, `cross_validation.py` chooses for a few pairs, and
-`interpolation.py` has the weights between start and result. `comparison.py` and `replies.py` follow the training.
+language                  the language of the log, and whether the base knows it
+adaptation                the training run, as a hook of `trainer.training`
+start, frozen             the model that training starts from; a pretrained encoder that is not trained
+ranking, context          how well replies are ranked; the weights of earlier turns
+selection                 the point between start and trained weights, and its gain over the base
+cross_validation          chooses the same for a few pairs, which have no dev split
+joint                     joins the adapted base and another adapted encoder
+replies, suggestions      the index of replies, its weights and its threshold
+comparison                the adapted model beside the base and other systems
 """
