@@ -115,8 +115,8 @@ def _frequencies(counts: Counter[int], largest: int) -> np.ndarray:
 
 
 def _figure() -> tuple[Any, Any]:
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    return figure, figure.subplots()
+    figure = Figure(figsize=(6, 3))  # a layout engine would take most of the time
+    return figure, figure.add_axes((0.12, 0.17, 0.86, 0.8))
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -93,4 +93,6 @@ def add_feedback(splits: dict[str, Dataset], feedback: Dataset) -> Dataset:
 
 def is_feedback(pairs: Dataset) -> np.ndarray:
     """(pairs,): whether a pair is feedback."""
+    if "source" not in pairs.column_names:
+        return np.zeros(len(pairs), dtype=bool)
     return np.array(pairs["source"][:], dtype=object) == SOURCE

@@ -71,7 +71,7 @@ def write_log(language: str, path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("language", LOGS)
+@pytest.mark.parametrize("language", ["es", "ja"])
 def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(language, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
@@ -91,6 +91,12 @@ def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(langua
     index = ReplyIndex.load("run/replies")
     index.message_weight = 9.0  # as if that had been chosen: the answer to the same question
     assert index.suggest(message, k=1, threshold=-9)[0].text == reply
+
+
+@pytest.mark.parametrize("language", LOGS)
+def test_the_language_of_a_log_is_found(language, tmp_path):
+    inputs, responses = zip(*write_log(language, tmp_path / "log.csv"), strict=True)
+    assert find_language(Dataset.from_dict({"input": inputs, "response": responses})) == language
 
 
 def test_the_language_is_that_of_most_parts_of_the_log():
