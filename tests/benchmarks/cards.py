@@ -1,13 +1,25 @@
-"""Writes the tables and the plot of model_cards/README.md from recorded results: `python -m tests.benchmarks.cards`."""
+"""Writes model_cards/README.md's tables, the shipped cards and plots from what is recorded.
+
+Run it by `python -m tests.benchmarks.cards`.
+"""
 
 import json
 import re
 import statistics
+import textwrap
 from collections.abc import Sequence
+from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from transformers import CONFIG_MAPPING, AutoConfig
+
+from trainer.command_line import parse_arguments
+from trainer.evaluation.results import read_settings
+from trainer.publish.model_card import render_card
+from trainer.publish.training_data import example_id
 
 ROOT = Path(__file__).resolve().parents[2]
 CARDS = ROOT / "model_cards"
@@ -18,10 +30,12 @@ ENCODERS = {
     "reddit_dan": "Reddit",
     "reddit_multitask": "Reddit, SNLI",
     "best_dan": "Reddit, NLI, captions, paraphrases",
-    "best_transformer": "the same",
-    "distilled_dan": "the same, and a teacher",
+    "best_transformer": "Reddit, NLI, captions, paraphrases",
+    "distilled_dan": "Reddit, NLI, captions, paraphrases, and a teacher",
     "base": "conversations of 12 kinds, and a teacher",
 }
+# Models of others, of runs.jsonl, and the benchmark in which each is the peer.
+OTHERS = {"all-MiniLM-L6-v2": "encode_dan_minilm", "model2vec of all-MiniLM-L6-v2": "encode_dan"}
 SIZES = (300, 1_000, 3_000, 10_000)  # pairs of a domain; those that were measured are shown
 UNTRAINED = {"bm25": "BM25", "tfidf": "TF-IDF"}  # of the benchmarks `adapt_SIZE_DOMAIN_NAME`
 TRAINED = {"static": "`StaticEmbedding`, from scratch", "model2vec": "model2vec of all-MiniLM-L6-v2, trained"}
@@ -50,6 +64,9 @@ def encoders() -> str:
     ranked = {row["system"]: row["p_at_1"] for row in report["table1"]}
     rows = [[name, "", _share(ranked[name]), *[""] * 5] for name in ("BM25", "TF-IDF")]
     runs = read_runs()
+    for name in OTHERS:
+        similarity, size = runs[name]["stsb"]["test"]["all"]["pearson"], runs[name]["run"]["parameters"]
+        rows.append([name, "", "", _share(similarity), "", "", f"{size / 1e6:.0f}", ""])
     for name, data in ENCODERS.items():
         run = runs[name]
         p_at_1 = "" if name == "base" else _share(run["response_prediction"]["p_at_1"])
@@ -118,25 +135,77 @@ def speed() -> str:
     return _table(("task", "unit", "convsim", "peer", "its value", "ratio"), rows)
 
 
-def plot() -> Figure:
-    """Quality against speed of the encoders, as `Encoder` ran them after their training."""
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+def plot(model: str = "") -> Figure:
+    """Quality against speed: of all our encoders or `model`, after their training, and of others, in benchmarks."""
+    figure = Figure(figsize=(6, 3) if model else (8, 4.5), layout="constrained")
     panel = figure.subplots()
     runs = read_runs()
-    for threads, fill in ((1, "full"), (2, "none")):
-        chosen = [name for name in ENCODERS if runs[name]["run"]["speed_threads"] == threads]
-        speeds = [runs[name]["run"]["sentences_per_second"] for name in chosen]
-        scores = [runs[name]["stsb"]["test"]["all"]["pearson"] for name in chosen]
-        label = f"{threads} CPU thread{'s' * (threads > 1)}"
-        panel.plot(speeds, scores, "o", color="C0", fillstyle=fill, label=label)
-        for name, x, y in zip(chosen, speeds, scores, strict=True):
-            panel.annotate(name, (x, y), xytext=(6, -3), textcoords="offset points", fontsize=8)
+    benchmarks = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    speeds = {name: benchmarks[OTHERS[name]]["peer"] for name in OTHERS}
+    speeds |= {name: runs[name]["run"]["sentences_per_second"] for name in ENCODERS}
+    threads = {name: runs[name]["run"]["speed_threads"] for name in ENCODERS if model in ("", name)}
+    for label, marker, names in (
+        ("others, 2 CPU threads, longer texts", "sC1", list(OTHERS)),
+        ("convsim, 1 CPU thread", "oC0", [name for name in threads if threads[name] == 1]),
+        ("convsim, 2 CPU threads", "oC2", [name for name in threads if threads[name] == 2]),
+    ):
+        points = [(speeds[name], runs[name]["stsb"]["test"]["all"]["pearson"]) for name in names]
+        if points:
+            panel.plot(*zip(*points, strict=True), marker, label=label)
+        for name, point in zip(names, points, strict=True):
+            title = name.replace(" of ", " of\n")
+            panel.annotate(title, point, xytext=(6, -3), textcoords="offset points", fontsize=8)
     panel.set_xscale("log")
-    panel.margins(x=0.18, y=0.1)
+    panel.set_xlim(50, 1e6)
+    panel.margins(y=0.1)
     panel.set_xlabel("sentences per second, float32")
-    panel.set_ylabel("Pearson's r, STS Benchmark test")
+    panel.set_ylabel("Pearson's r, STS-B test")
     panel.legend(loc="lower left")
     return figure
+
+
+def card(name: str) -> str:
+    """The card of a folder of model_cards, from its results and settings."""
+    folder = CARDS / name
+    if name == "base":
+        settings, config = read_settings(folder / "config.yaml"), AutoConfig.from_pretrained(folder)
+        model_id, about = f"model_cards/{name}", ""
+    else:
+        settings = asdict(parse_arguments([str(folder / "preset.yaml")]))
+        config = CONFIG_MAPPING[f"convsim_{settings['model_type']}"](**settings["model_config"])
+        model_id = example_id(folder)
+        start = settings["initialize_from"]
+        about = (
+            f"This folder has the results and settings, but no weights. `convsim train "
+            f"model_cards/{name}/preset.yaml`{f', from {start},' if start else ''} trains them on the datasets that "
+            f"preset.yaml names ({ENCODERS[name]}), after which the examples below run."
+        )
+    with chdir(folder):  # datasets in the current folder have no part in the card
+        return str(render_card(folder, read_runs()[name], settings, config, model_id, about, beside(name)))
+
+
+def beside(name: str) -> str:
+    """What the card of a model says of it beside others."""
+    text = (
+        "Its speed is that of short sentences, as above. Those of the others are of the longer texts of `make bench`, "
+        "that of model2vec with a larger vocabulary: only orders of magnitude can be compared."
+    )
+    if name == "base":
+        results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+        size = max(size for size in SIZES if f"adapt_{size}_minilm" in results)
+        domains = [entry["peer"] for key, entry in results.items() if re.fullmatch(r"adapt_300_\w+_base", key)]
+        adapted, model2vec = results[f"adapt_{size}_minilm"], results[f"adapt_{size}_model2vec"]
+        text += (
+            "\n\nOn four kinds of conversations that are in none of its training data, it ranks the true reply first "
+            f"among up to 100 for {_share(statistics.fmean(domains))} of the messages, and all-MiniLM-L6-v2 for "
+            f"{_share(adapted['peer'])}. Adapted to {size:,} pairs of each kind, it reaches {_share(adapted['ours'])}; "
+            f"a static model that model2vec distills from all-MiniLM-L6-v2 and trains on them, "
+            f"{_share(model2vec['peer'])}. So choose all-MiniLM-L6-v2 for such conversations where it is fast enough, "
+            "and model2vec where neither torch nor ONNX Runtime can be installed. On your own chats, `convsim adapt` "
+            "adapts this model and measures it beside all-MiniLM-L6-v2."
+        )
+    paragraphs = [textwrap.fill(paragraph, 100) for paragraph in text.split("\n\n")]
+    return "\n\n".join(["![STS-B against sentences per second](speed.png)", *paragraphs])
 
 
 def _share(value: float) -> str:
@@ -151,8 +220,11 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Write the plot, and replace each table by the one with the same head."""
+    """Write the plots and the cards, and replace each table of the page by the one with the same head."""
     plot().savefig(CARDS / "encoders.png", dpi=120)
+    for name in WITH_CARD:
+        plot(name).savefig(CARDS / name / "speed.png", dpi=120)
+        (CARDS / name / "README.md").write_text(card(name), encoding="utf-8")
     page = CARDS / "README.md"
     text = page.read_text(encoding="utf-8")
     for table in (encoders(), own_chats(), earlier_turns(), speed()):

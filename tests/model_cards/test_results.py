@@ -21,6 +21,14 @@ def test_a_table_of_the_page_is_that_of_the_recorded_results(table):
 def test_a_card_shows_the_recorded_scores(name):
     text = (RESULTS / name / "README.md").read_text("utf-8")
     results = json.loads((RESULTS / name / "results.json").read_text("utf-8"))
-    expected = {f"{score.value:.4f}" for score in read_scores(results, {}) if score.split != "dev"}
+    scores = [score for score in read_scores(results, {}) if score.split != "dev" and not score.subset]
+    expected = {f"{score.value:.4f}" for score in scores}
     shown = re.findall(r"^\| [\w ]+ \| [^|]+ \| test\w* \| [^|]+ \| ([\d.]+) \|", text, re.MULTILINE)
     assert set(shown) == expected
+    assert text == cards.card(name), "run: python -m tests.benchmarks.cards"
+    assert len(text.split("---\n")[1].splitlines()) <= 60  # of metadata
+
+
+def test_the_bases_card_compares_it_by_the_numbers_of_the_page():
+    shown = re.findall(r" (\.\d{3})\b", cards.beside("base"))
+    assert len(shown) == 4 and set(shown) <= set(re.findall(r"\.\d{3}", cards.own_chats()))

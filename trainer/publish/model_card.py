@@ -42,7 +42,7 @@ from trainer.shipped import MODEL_CARDS
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
-TAGS = ["sentence-transformers", "feature-extraction", "convsim", "conversations"]
+TAGS = ["convsim", "conversations"]
 
 
 class Score(NamedTuple):
@@ -87,9 +87,31 @@ def write_card(
         config: the model's config.
         model_id: what the card's examples load, `OWNER/NAME` or `runs/NAME/model`.
     """
+    card = render_card(folder, results, settings, config, model_id)
+    with new_file(folder / "README.md") as temporary:
+        card.save(temporary)
+    _write_eval_results(folder / ".eval_results", list(read_scores(results, settings)))
+
+
+def render_card(
+    folder: Path,
+    results: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    config: PretrainedConfig,
+    model_id: str,
+    about: str = "",
+    beside: str = "",
+) -> ModelCard:
+    """The card of a model folder; see `write_card`.
+
+    Args:
+        about: a paragraph that ends the model's description.
+        beside: Markdown that compares the model with others.
+    """
     scores = list(read_scores(results, settings))
     name = [*model_id.split("/")[:2]][-1]  # of OWNER/NAME or runs/NAME/model
-    card = ModelCard.from_template(
+    base = base_name(settings, hub_sources(results))
+    return ModelCard.from_template(
         _metadata(scores, settings, config, name, hub_sources(results)),
         template_path=str(TEMPLATE),
         name=escape_text(name),
@@ -101,16 +123,17 @@ def write_card(
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
         **_evaluation(scores, results, settings),
-        base=base_name(settings, hub_sources(results)),
+        base=f"a {base}" if base == LOCAL_MODEL else base,
         base_teachers=[
             each for each in base_models(settings, hub_sources(results)) if each != settings.get("initialize_from")
         ],
         **_comparison(results),
         exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
+        about=about,
+        beside=beside,
+        has_data_page=(folder / "DATA.md").is_file(),
+        settings_file="preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
     )
-    with new_file(folder / "README.md") as temporary:
-        card.save(temporary)
-    _write_eval_results(folder / ".eval_results", scores)
 
 
 def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
@@ -192,9 +215,9 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
     return {
         "prediction": results.get("response_prediction", {}),
         "similarity": any(score.card.task_type == "sentence-similarity" for score in scores),
-        "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
+        "score_rows": [_cells(score_row(score)) for score in _shown_scores(scores)],
         "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
-        "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items()],
+        "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items() if not _is_part(path, seeds)],
         "seed_count": max(map(len, seeds.values()), default=0),
         "errors": results.get("stsb_errors", {}).get("dev", {}),
     }
@@ -219,6 +242,19 @@ def _final_scores(scores: list[Score]) -> list[Score]:
     """The scores without those on dev, where the same evaluator has others."""
     tested = {score.part for score in scores if score.split != "dev"}
     return [score for score in scores if score.split != "dev" or score.part not in tested]
+
+
+def _shown_scores(scores: list[Score]) -> list[Score]:
+    """The final scores, without those on a part of a dataset, such as a genre, whose whole has scores too."""
+    final = _final_scores(scores)
+    whole = {score.part for score in final if not score.subset}
+    return [score for score in final if not score.subset or score.part not in whole]
+
+
+def _is_part(path: str, others: Collection[str]) -> bool:
+    """Return whether a path `PART.SPLIT.SUBSET.METRIC` is of a subset of a dataset whose whole is one of the others."""
+    *split, subset, metric = path.split(".")
+    return subset != "all" and ".".join([*split, "all", metric]) in others
 
 
 def _main_scores(scores: list[Score]) -> list[Score]:

@@ -169,17 +169,22 @@ def data_rows(results: Mapping[str, Any], settings: Mapping[str, Any]) -> list[d
         For each row "source", "license", "rows" by task and "removed", as text.
     """
     counts = results.get("run", {}).get("rows", {})
-    rows: dict[tuple[str, str, str], tuple[Counter[str], int]] = {}
+    rows: dict[tuple[str, str, str], tuple[Counter[str], int, int]] = {}
     for name, leaks in results.get("leakage", {}).items():
         kind, _, one = name.partition("/")
         key = (kind, *_sources_and_licenses(kind, one, results, settings))
-        trained, removed = rows.get(key, (Counter(), 0))
+        trained, removed, datasets = rows.get(key, (Counter(), 0, 0))
         keys = {task: f"{task}/{one}" if one else kind for task in _tasks_of(kind)}
         trained.update({task: counts[key] for task, key in keys.items() if key in counts})
-        rows[key] = (trained, removed + leaks["removed"])
+        rows[key] = (trained, removed + leaks["removed"], datasets + 1)
     return [
-        {"source": source, "license": stated, "rows": _row_counts(kind, trained), "removed": f"{removed:,}"}
-        for (kind, source, stated), (trained, removed) in rows.items()
+        {
+            "source": f"{datasets} {LOCAL}s" if source == LOCAL and datasets > 1 else source,
+            "license": stated,
+            "rows": _row_counts(kind, trained),
+            "removed": f"{removed:,}",
+        }
+        for (kind, source, stated), (trained, removed, datasets) in rows.items()
     ]
 
 

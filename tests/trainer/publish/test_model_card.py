@@ -92,6 +92,11 @@ def test_metadata_names_library_task_language_license_and_the_data_that_is_on_th
     assert "convsim_dan" in data.tags
 
 
+def test_the_sections_are_in_the_order_of_a_readers_questions(card: ModelCard):
+    sections = ["Install", "Use", "When to choose it", "Results", "More ways to use it", "Data", "Leakage", "Limits"]
+    assert re.findall(r"^## (.*)", card.text, re.MULTILINE) == [*sections, "Citation"]
+
+
 def test_model_index_has_the_first_metric_of_each_evaluator_on_test(card: ModelCard):
     written = [(result.dataset_split, result.metric_type, result.metric_value) for result in card.data.eval_results]
     assert written == [
@@ -113,7 +118,8 @@ def test_a_model_that_was_evaluated_on_dev_alone_shows_these_scores(tmp_path: Pa
     results = {"stsb": {"dev": RESULTS["stsb"]["dev"]}}
     write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert "| textual similarity | STS Benchmark (news) | dev | Pearson | 0.6003 |  |" in card.text
+    assert "| textual similarity | STS Benchmark | dev | Pearson | 0.7101 |  |" in card.text
+    assert "(news)" not in card.text  # a part of a dataset whose whole has scores
     assert [result.metric_value for result in card.data.eval_results] == [0.7101]
 
 
@@ -143,6 +149,7 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.eval_results is None
     assert "The model was not evaluated." in card.text
+    assert "recorded no search for evaluation sentences" in card.text and "encode_query" not in card.text
     assert not (tmp_path / ".eval_results").exists()
 
 
@@ -179,7 +186,7 @@ def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_pat
     results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions"]}
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert "| local dataset | not stated | captions 1,200 | 7 |" in card.text
+    assert "| 2 local datasets | not stated | captions 1,200 | 7 |" in card.text
     assert "| someone/questions | not stated | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
@@ -205,6 +212,7 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     card = ModelCard.load(tmp_path / "README.md")
     text = " ".join(card.text.split())
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
+    assert "not those of the model that it began with." in text
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
@@ -221,16 +229,17 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
 
 
 def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):
+    news = {"stsb.test.news.pearson": [0.6, 0.62, 0.61]}  # a part of the whole
     results = RESULTS | {
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
-        "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]},
+        "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]} | news,
         "stsb_errors": {"dev": {"negation": {"pairs": 12, "pearson": 0.5, "error": 0.421, "absolute_error": 0.91}}},
     }
     write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
     assert "with 3 seeds" in text and "| STS Benchmark test all | Pearson | 0.7100 | 0.0100 |" in text
-    assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text
+    assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
     assert "| negation | 12 | 0.500 | +0.42 | 0.91 |" in text
 
 

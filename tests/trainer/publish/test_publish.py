@@ -213,7 +213,7 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     assert count.split()[1:2] == [f"{len(on_disk)},"]
     card = ModelCard.load(dan_run / "model" / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.5]
-    assert 'from_pretrained("me/renamed")' in card.text
+    assert 'SentenceTransformer("me/renamed"' in card.text
 
 
 def test_the_card_of_one_of_two_joined_models_has_its_own_scores_only(dan_run: Path):
