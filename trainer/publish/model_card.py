@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from transformers import MODEL_MAPPING, PretrainedConfig
+from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from data_scripts.files.hub import escape_text
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
 from trainer.arguments import NEW_TOKENIZER, NEW_WEIGHTS
@@ -119,6 +121,7 @@ def render_card(
         config=config,
         # The formats of `trainer.export` that the encoder supports.
         export_formats=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "export_formats", ()),
+        max_tokens=_max_tokens(folder, settings),
         tuned=has_route(folder),
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
@@ -189,11 +192,17 @@ def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[s
     return {
         "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
         "heads": trained_heads(settings),
-        "max_tokens": settings.get("max_tokens"),
         "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
         "score_teachers": len(settings.get("score_teachers") or ()),
         "token_teacher": escape_text(word_vectors) if word_vectors in on_hub else None,
     }
+
+
+def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
+    """How many tokens of a text a model reads; None if all: as its tokenizer says, or else the settings of its run."""
+    file = folder / "tokenizer_config.json"
+    length = read_object(file).get("model_max_length") if file.is_file() else settings.get("max_tokens")
+    return length if length and length < LARGE_INTEGER else None
 
 
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,7 +224,7 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
     return {
         "prediction": results.get("response_prediction", {}),
         "similarity": any(score.card.task_type == "sentence-similarity" for score in scores),
-        "score_rows": [_cells(score_row(score)) for score in _shown_scores(scores)],
+        "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
         "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
         "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items() if not _is_part(path, seeds)],
         "seed_count": max(map(len, seeds.values()), default=0),
@@ -239,14 +248,9 @@ def _comparison(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _final_scores(scores: list[Score]) -> list[Score]:
-    """The scores without those on dev, where the same evaluator has others."""
+    """The scores without those on dev, and on subsets of a dataset, where the same evaluator has others."""
     tested = {score.part for score in scores if score.split != "dev"}
-    return [score for score in scores if score.split != "dev" or score.part not in tested]
-
-
-def _shown_scores(scores: list[Score]) -> list[Score]:
-    """The final scores, without those on a part of a dataset, such as a genre, whose whole has scores too."""
-    final = _final_scores(scores)
+    final = [score for score in scores if score.split != "dev" or score.part not in tested]
     whole = {score.part for score in final if not score.subset}
     return [score for score in final if not score.subset or score.part not in whole]
 

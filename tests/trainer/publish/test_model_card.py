@@ -1,5 +1,6 @@
 """The model card agrees with results.json, and the Hub's own reader parses it."""
 
+import json
 import re
 from html import escape
 from pathlib import Path
@@ -153,6 +154,15 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
     assert not (tmp_path / ".eval_results").exists()
 
 
+def test_the_tokenizer_says_how_much_of_a_text_is_read(tmp_path: Path):
+    shown = {}
+    for length in (512, 10**30):  # the latter is that of all
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+        write_card(tmp_path, RESULTS, SETTINGS, SomeConfig(), "a/b")
+        shown[length] = re.findall(r"first (\d+) tokens", (tmp_path / "README.md").read_text())
+    assert shown == {512: ["512"], 10**30: []}
+
+
 def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
     own = {
         "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
@@ -212,7 +222,9 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     card = ModelCard.load(tmp_path / "README.md")
     text = " ".join(card.text.split())
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
-    assert "not those of the model that it began with." in text
+    assert "was not adapted to." in text and "recorded no search" not in text
+    write_card(tmp_path, results | {"leakage": RESULTS["leakage"]}, settings, SomeConfig(), "a/b")
+    assert "not those of the model that it began with." in " ".join((tmp_path / "README.md").read_text().split())
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
