@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from data_scripts.chats.dates import NUMERIC, Dates
@@ -142,49 +143,71 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
         rows: the first rows, column -> value; without any, only names count.
     """
     values = {name: [value for row in rows if not _is_missing(value := look_up(row, name))] for name in columns}
-    chosen: dict[str, str] = {}
-    ambiguous: dict[str, list[str]] = {}
-    sparse: list[str] = []  # columns of speakers that may lack most of them
-    for role, groups in _NAMES.items():
-        for group in groups:
-            accepted = group.split("; ")
-            # A column `agent` may hold names, unlike a column `answer`.
-            fits = are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
-            fits = _are_labels if group is _SIDE_FLAGS else fits
-            matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
-            matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
-            if role == "speaker" and "text" in chosen:
-                sparse += matching
-                matching = [name for name in matching if _covers(rows, name, chosen["text"])]
-            if len(matching) > 1 and role not in _OPTIONAL:
-                ambiguous[role] = matching
-            elif matching:
-                chosen[role] = min(matching, key=lambda name: accepted.index(plain_name(name)))
-            if matching:
-                break
-        if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
-            chosen.clear()
-    if "time" in chosen and not _most(lambda value: ":" in str(value), values[chosen["time"]]):
-        clocks = [
-            name for name in columns if name not in chosen.values() and values[name] and _are_clocks(values[name])
-        ]
-        if len(clocks) == 1:
-            chosen["time"] += BOTH + clocks[0]
-    if "time" not in chosen:
-        stamps = [name for name in columns if name not in chosen.values() and _are_stamps(name, values[name])]
-        if len(stamps) == 1:
-            chosen["time"] = stamps[0]
-    if chosen.keys() >= set(_PAIR):  # instructions, some of which have an input
-        parts = [name for wanted in ("instruction", "input") for name in columns if plain_name(name) == wanted]
-        if len(parts) == 2:
-            chosen["input"] = BOTH.join(parts)
-    if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
+    guess, speakers = _guess_by_names(columns, rows, values)
+    chosen = guess.columns
+    if time := _find_time(columns, chosen, values):
+        chosen["time"] = time
+    parts = [name for wanted in ("instruction", "input") for name in columns if plain_name(name) == wanted]
+    if chosen.keys() >= set(_PAIR) and len(parts) == 2:  # instructions, some of which have an input
+        chosen["input"] = BOTH.join(parts)
+    if rows and not {"text", "input"} & {*chosen, *guess.ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
     if "text" in chosen and "speaker" not in chosen:
-        speaker = _person_or_side(columns, chosen, rows, values) or next(iter(sparse), None)
+        speaker = _person_or_side(columns, chosen, rows, values) or next(iter(speakers), None)
         if speaker:
             chosen["speaker"] = speaker
-    return Guess(chosen, ambiguous)
+    return guess
+
+
+def _guess_by_names(
+    columns: Sequence[str], rows: Sequence[Record], values: dict[str, list[Any]]
+) -> tuple[Guess, list[str]]:
+    """What the names say, if the values fit; and all columns named like speakers, even with few values."""
+    chosen: dict[str, str] = {}
+    ambiguous: dict[str, list[str]] = {}
+    speakers: list[str] = []
+    for role, names in _NAMES.items():
+        groups = _named_columns(role, [name for name in columns if name not in chosen.values()], rows, values)
+        if role == "speaker" and "text" in chosen:
+            speakers = list(chain(*groups))
+            groups = [[name for name in group if _covers(rows, name, chosen["text"])] for group in groups]
+        best = next(filter(None, groups), [])
+        if len(best) > 1 and role not in _OPTIONAL:
+            ambiguous[role] = best
+        elif best:
+            order = "; ".join(names).split("; ")
+            chosen[role] = min(best, key=lambda name: order.index(plain_name(name)))
+        if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
+            chosen.clear()
+    return Guess(chosen, ambiguous), speakers
+
+
+def _named_columns(
+    role: str, columns: Sequence[str], rows: Sequence[Record], values: dict[str, list[Any]]
+) -> list[list[str]]:
+    """For each group of names of a role, the columns with such a name and values that fit."""
+    found = []
+    for group in _NAMES[role]:
+        # A column `agent` may hold names, unlike a column `answer`.
+        fits = are_long_texts if role in _PAIR and group is not _NAMES[role][0] else _FITS[role]
+        fits = _are_labels if group is _SIDE_FLAGS else fits
+        names = group.split("; ")
+        named = [name for name in columns if plain_name(name) in names]
+        found.append([name for name in named if not rows or (values[name] and fits(values[name]))])
+    return found
+
+
+def _find_time(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
+    """The column of times; one that has only dates is joined to the column of times of day, if there is only one."""
+    free = [name for name in columns if name not in chosen.values()]
+    time = chosen.get("time")
+    if time is None:
+        stamps = [name for name in free if _are_stamps(name, values[name])]
+        return stamps[0] if len(stamps) == 1 else None
+    if _most(lambda value: ":" in str(value), values[time]):
+        return time
+    clocks = [name for name in free if values[name] and _are_clocks(values[name])]
+    return f"{time}{BOTH}{clocks[0]}" if len(clocks) == 1 else time
 
 
 def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
