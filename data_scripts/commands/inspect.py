@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -47,6 +48,31 @@ class _Sides:
     answering: list[str]
 
 
+@dataclass(frozen=True)
+class _Beginning:
+    """What the first messages of a log become.
+
+    Attributes:
+        messages, ready_pairs: how many were read.
+        pairs: the rows of the pairs, in the order of their threads.
+        report: the counts of what was left out.
+        lost: why reply links lead nowhere.
+        gaps: the pauses, in seconds, that end a conversation.
+    """
+
+    messages: int
+    ready_pairs: int
+    pairs: list[dict[str, Any]]
+    report: Report
+    lost: str | None
+    gaps: set[float]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log has no more messages."""
+        return self.messages + self.ready_pairs < MESSAGES
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_log_arguments(parser)
@@ -62,7 +88,9 @@ def run(args: argparse.Namespace) -> None:
             sides = _show_columns(log)
             if args.repliers or any(each.startswith("speaker=") for each in args.columns or ()):
                 sides = None
-            repliers = _show_pairs(log, args.repliers, sides is not None, filters, args.context)
+            beginning = _read_beginning(log, args.repliers, filters, args.context)
+            _show_pairs(log, beginning, args.context)
+            repliers = _show_repliers(beginning, is_stated=bool(args.repliers or sides))
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
@@ -126,14 +154,10 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filters, context: int) -> list[str]:
-    """What was detected, the counts, and a few pairs of different threads.
-
-    Returns the repliers, if they are clear, are not stated, and no column has the sides.
-    """
+def _read_beginning(log: ChatLog, stated: list[str], filters: Filters, context: int) -> _Beginning:
+    """Make pairs of the first messages of a log, in a folder for temporary files."""
     # Imported here, so that --help does not wait for it.
     from data_scripts.chats.links import explain_lost_links
-    from data_scripts.chats.turns import find_repliers
     from data_scripts.pairs.engines import connect, read_parquet
 
     report: Report = {}
@@ -149,20 +173,25 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
             columns = [name for name in table.columns if name != "context"]
             table = table.group_by(columns).agg(context=table.context.min())
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
+    return _Beginning(*stored, pairs, report, lost, {gap for gap in gaps if gap and gap < math.inf})
+
+
+def _show_pairs(log: ChatLog, beginning: _Beginning, context: int) -> None:
+    """What was detected, the counts, and a few pairs of different threads."""
+    pairs, report = beginning.pairs, beginning.report
     if log.detected:
         print(f"  {log.describe()}")
     if log.broken.counts:
         print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
-    first = "the first " if sum(stored) == MESSAGES else ""
-    read = _number(stored[0], "message") if stored[0] else _number(stored[1], "ready pair")
-    print(
-        f"\n{first}{read} gave {_number(len(pairs), 'pair')}"
-        + (", such as" if pairs else "; their texts are left out:")
-    )
+    first = "" if beginning.is_whole else "the first "
+    messages = beginning.messages
+    read = _number(messages, "message") if messages else _number(beginning.ready_pairs, "ready pair")
+    result = ", such as" if pairs else "; their texts are left out:"
+    print(f"\n{first}{read} gave {_number(len(pairs), 'pair')}{result}")
     if not pairs:
         print(format_table(report))
-    if lost:
-        print(f"warning: {lost}")
+    if beginning.lost:
+        print(f"warning: {beginning.lost}")
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
     if context and pairs:
@@ -170,18 +199,32 @@ def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool, filters: Filte
     removed = report.get("removed from texts", {}) | {"automatic messages": report.get("messages", {}).get(AUTOMATIC)}
     if shown := [f"{kind} {count:,}" for kind, count in removed.items() if count]:
         print(f"removed: {', '.join(shown)}; --keep_salutations keeps them")
-    _show_pauses(report, {gap for gap in gaps if gap and gap < math.inf})
-    repliers: list[str] = []
+    _show_pauses(report, beginning.gaps)
+
+
+def _show_repliers(beginning: _Beginning, is_stated: bool) -> list[str]:
+    """Whose replies the pairs have, and whether they are enough.
+
+    Args:
+        beginning: the pairs.
+        is_stated: whether the options or a column say who answers.
+
+    Returns:
+        The authors who answer the others, if they are clear and not stated.
+    """
+    from data_scripts.chats.turns import find_repliers  # imported here, so that --help does not wait for it
+
+    pairs, repliers = beginning.pairs, list[str]()
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
-    if not stated and not has_sides:
+    if not is_stated:
         repliers = find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
         if len(replies) > 1:
             _show_authors(replies, repliers)
-    count = sum(replies[name] for name in repliers) if repliers else len(pairs)
-    if not first and count < FEWEST_PAIRS:
+    missing = FEWEST_PAIRS - (sum(replies[name] for name in repliers) if repliers else len(pairs))
+    if beginning.is_whole and missing > 0:
         print(
-            f"adapting a model needs {FEWEST_PAIRS} pairs, of which {_number(FEWEST_PAIRS - count, 'more pair')} "
-            f"{'is' if FEWEST_PAIRS - count == 1 else 'are'} missing: the next command suggests these replies with the "
+            f"adapting a model needs {FEWEST_PAIRS} pairs, of which {_number(missing, 'more pair')} "
+            f"{'is' if missing == 1 else 'are'} missing: the next command suggests these replies with the "
             "base model as it is"
         )
     return repliers
