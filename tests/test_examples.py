@@ -7,29 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from accelerate.state import AcceleratorState
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForPreTraining, PreTrainedTokenizerFast
 
+from data_scripts.commands.tokenizer import train_tokenizer
+from data_scripts.sample.generate import make_pairs, read_situations
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from tests.modeling_convsim.tiny_models import build
+from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation
+from trainer.shipped import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: PreTrainedTokenizerFast) -> str:
-    """The folder of a DAN with random weights."""
-    folder = tmp_path_factory.mktemp("model")
-    build("dan").save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return str(folder)
+RunExample = Callable[..., list[str]]
 
 
 @pytest.fixture
-def run_example(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., list[str]]:
+def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunExample:
     """Runs `python examples/NAME ARGUMENTS` in this process, in an empty folder; returns the printed lines."""
 
     def run(name: str, *arguments: str) -> list[str]:
@@ -42,92 +38,90 @@ def run_example(
     return run
 
 
-def test_every_example_is_tested_and_listed() -> None:
-    examples = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
-    assert examples == {"similarity.py", "faq_search.py", "train_on_chats.py", "chats.ipynb"}
-    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert not [name for name in examples if name not in text]
-
-
-def test_similarity_compares_each_pair_of_sentences(run_example: Callable[..., list[str]], model: str) -> None:
-    lines = run_example("similarity.py", "--model", model, "how old are you?", "how old are you?", "the dog eats")
-    assert [line[8:] for line in lines] == [
-        "how old are you?  |  how old are you?",
-        "how old are you?  |  the dog eats",
-        "how old are you?  |  the dog eats",
-    ]
-    same, *different = (float(line[:6]) for line in lines)
-    assert same == pytest.approx(1, abs=1e-3)
-    assert all(-1 <= value < 0.999 for value in different)
-
-
-def test_faq_search_finds_the_question_with_its_answer(run_example: Callable[..., list[str]], model: str) -> None:
-    lines = run_example("faq_search.py", "--model", model, "When does the shop open?")
-    assert lines[0] == "When does the shop open?"
-    assert lines[1] == " 1.000  When does the shop open?  ->  At nine, Monday to Saturday."
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("similarity.py", ["--model", "no/such/model"], "`make train` trains the default"),
-        ("faq_search.py", ["--model", "no/such/model"], "`make train` trains the default"),
-        ("train_on_chats.py", ["missing.csv", "-o", "run"], "error: missing.csv: cannot be read"),
-    ],
-)
-def test_a_mistake_is_one_line(
-    run_example: Callable[..., list[str]],
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    arguments: list[str],
-    message: str,
-) -> None:
-    with pytest.raises(SystemExit) as exit:
-        run_example(name, *arguments)
-    assert exit.value.code == 2 and message in capsys.readouterr().err
-
-
-def test_train_on_chats_suggests_replies(
-    run_example: Callable[..., list[str]],
-    tmp_path: Path,
-    tiny_tokenizer: PreTrainedTokenizerFast,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
+@pytest.fixture
+def log(tmp_path: Path, tiny_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A log of 80 tickets; a tiny model takes the place of the base."""
+    torch.manual_seed(0)
     build("dan_best").save_pretrained(tmp_path / "base")
     tiny_tokenizer.save_pretrained(tmp_path / "base")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "base"))
     rows = ["ticket,from,text"]
     for number in range(80):
         letters = "abcdefghij"[number % 10] * (1 + number // 10)
         rows += [f"{number},Ann,where is the parcel {letters}", f"{number},Tom,the parcel {letters} is here"]
-    (tmp_path / "table.csv").write_text("\n".join(rows), encoding="utf-8")
-    words = ["--columns", "thread=ticket", "speaker=from", "--repliers", "Tom", "--base", "base", "-o", "run"]
-    lines = run_example("train_on_chats.py", "table.csv", *words)
-    assert [line for line in lines if line.startswith("P@1: how often")]
-    assert "Where is my parcel?" in lines and lines[-1].startswith("  ") and lines[-1].endswith(" is here")
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    rows += ["99,Ann,how old is the dog", "99,Tom,it is very old"]
+    (tmp_path / "support.csv").write_text("\n".join(rows), encoding="utf-8")
+    return "support.csv"
 
 
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its code cells, in one namespace, with fewer pairs and steps."""
-    smaller = {"STEPS = 400": "STEPS = 2", '["train"]': '["train"].shuffle(seed=0).select(range(3000))'}
-    cells = json.loads((EXAMPLES / "chats.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    for full, reduced in smaller.items():
-        assert sum(full in text for text in code) == 1
-        code = [text.replace(full, reduced) for text in code]
-    monkeypatch.chdir(tmp_path)
+def test_every_example_is_tested_and_listed() -> None:
+    examples = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
+    assert examples == {
+        "adapt_and_suggest.ipynb", "finetune_pretrained.py", "search_my_chats.py", "train_with_trainer.py",
+    }  # fmt: skip
+    text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert not [name for name in examples if name not in text]
+
+
+def test_a_message_of_the_log_is_found_with_its_answer(run_example: RunExample, log: str) -> None:
+    lines = run_example("search_my_chats.py", log, "how old is the dog?")
+    best = lines.index("") + 1  # after the report on the log
+    assert [line[7:] for line in lines[best : best + 2]] == ["how old is the dog", "-> it is very old"]
+
+
+def test_a_pretrained_encoder_is_fine_tuned(run_example: RunExample, log: str, tmp_path: Path) -> None:
+    backbone = save_backbone(tmp_path / "backbone")
+    lines = run_example("finetune_pretrained.py", log, "--model", str(backbone), "--max_steps", "2")
+    assert lines[-1].startswith("P@1 ") and (tmp_path / "runs/finetuned/run/model/model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("name", ["finetune_pretrained.py", "search_my_chats.py"])
+def test_a_mistake_is_one_line(run_example: RunExample, log: str, name: str) -> None:
+    query = ["query"] if name == "search_my_chats.py" else []
+    with pytest.raises(SystemExit, match=r"^error: missing\.csv: cannot be read"):
+        run_example(name, "missing.csv", *query)
+
+
+def test_the_trainer_of_transformers_trains_an_encoder(run_example: RunExample, tmp_path: Path) -> None:
+    pairs = list(make_pairs(*read_situations())["train"])[::40]
+    tokenizer = train_tokenizer([pair[side] for pair in pairs for side in ("input", "response")], "word", 2_000)
+    config = ConvSimDanConfig(vocab_size=len(tokenizer), word_embedding_size=32, embedding_size=32, residual=True)
+    ConvSimDanForMultitask(config).save_pretrained(tmp_path / "start")
+    tokenizer.save_pretrained(tmp_path / "start")
+    lines = run_example("train_with_trainer.py", "--max_steps", "40", "--model", "start")
+    assert [line.split("  ")[1] for line in lines[-2:]] == [
+        "On Friday we are open until six.", "Take a tablet and lie down.",
+    ]  # fmt: skip
+    batch = runpy.run_path(str(EXAMPLES / "train_with_trainer.py"))["collate"](tokenizer, pairs)
+    before, after = (
+        AutoModelForPreTraining.from_pretrained(folder).eval()(**batch).loss for folder in ("start", "runs/trainer")
+    )
+    assert after < before
+
+
+def test_the_notebook_runs(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code cells, in one namespace, on a small log."""
+    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / log).rename(tmp_path / "examples" / log)
+    monkeypatch.chdir(tmp_path / "examples")
     AcceleratorState._reset_state(reset_partial_state=True)
     namespace: dict[str, object] = {}
-    for text in code:
-        exec(text, namespace)
-    assert namespace["embeddings"].shape == (3, 128)  # type: ignore[attr-defined]
+    for cell in _code_cells():
+        exec("".join(cell["source"]).replace('["Tom", "Elena", "Priya"]', '["Tom"]'), namespace)
+    suggestion = namespace["suggestion"]
+    assert suggestion.text.endswith(" is here")  # type: ignore[attr-defined]
 
 
 def test_the_notebook_holds_the_output_of_a_run() -> None:
-    cells = json.loads((EXAMPLES / "chats.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    code = _code_cells()
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    outputs = ["".join(output["text"]) for cell in code for output in cell["outputs"]]
-    assert any(text.startswith("id,parent,thread,text") for text in outputs)
-    assert any("P@1 on the test split: " in text for text in outputs)
+    texts = ["".join(output.get("text", "")) for cell in code for output in cell["outputs"]]
+    assert any("\n  all-MiniLM-L6-v2 " in text for text in texts)
+    assert "image/png" in code[-1]["outputs"][0]["data"]
+
+
+def _code_cells() -> list[dict]:
+    cells = json.loads((EXAMPLES / "adapt_and_suggest.ipynb").read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]

@@ -6,7 +6,7 @@ files, and streams results that are larger than memory.
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -41,8 +41,9 @@ def connect(
         return
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=memory_limit)
     database.raw_sql("SET preserve_insertion_order = false")  # queries ask for an order where it matters
-    database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
-    database.raw_sql("SET enable_progress_bar_print = false")
+    with suppress(duckdb.InvalidInputException):  # in a notebook, DuckDB's own bar needs a package; then ours stays at 0
+        database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`
+        database.raw_sql("SET enable_progress_bar_print = false")
     try:
         yield database
     except duckdb.OutOfMemoryException as error:
