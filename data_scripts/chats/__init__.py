@@ -10,6 +10,7 @@ nested, cells  conversations within a record, and in the cells of a table, as re
 messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out
 cleaning       strips stored messages of salutations and signatures
 automatic      finds messages that a program sends, which are left out
+joining        makes pairs of stored messages: turns, answers, filters
 turns          joins messages to turns, and finds the turn that each one answers
 links          says why replies name messages that are not there
 threads        names threads for pairs that have none

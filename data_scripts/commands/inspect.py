@@ -21,7 +21,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from data_scripts.chats.conversations import AUTOMATIC, MESSAGES_FILE, join_logs, store_logs
+from data_scripts.chats.conversations import store_logs
+from data_scripts.chats.joining import AUTOMATIC, MESSAGES_FILE, join_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
 from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_up

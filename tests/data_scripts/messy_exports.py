@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_scripts.chats.conversations import join_logs, store_logs
+from data_scripts.chats.conversations import store_logs
 from data_scripts.chats.formats.mail import SOURCE as MAIL
+from data_scripts.chats.joining import join_logs
 from data_scripts.chats.logs import check_log, read_log
 from data_scripts.chats.messages import ChatLog
 from data_scripts.clean.filters import Filters
