@@ -5,6 +5,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,8 @@ from tests.benchmarks.__main__ import AREAS, HERE, format_results, read_results
 from tests.benchmarks.adapting import DOMAINS
 from tests.benchmarks.material import Material, prepare, smallest
 from tests.benchmarks.measuring import alternate, build_entry
+from tests.benchmarks.models import UniversalSentenceEncoder, measure
+from tests.trainer.evaluation.invented_data import evaluation_data
 
 LARGER = re.compile("_(1000|3000|10000)(_|$)")
 
@@ -33,6 +36,16 @@ def test_the_benchmarks_of_an_area_run(area: str, material: Material) -> None:
         entry = build_entry(benchmark, measured, "")
         assert math.isfinite(entry["ratio"]) and entry["ratio"] >= 0, name
     torch.set_num_threads(threads)
+
+
+def test_models_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    encoder = UniversalSentenceEncoder()
+    measured = measure({"use": (encoder, tmp_path)}, evaluation_data(), 100, 0.01)["use"]
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(["hello"] * 300), axis=1), 1, rtol=1e-5)
+    assert measured["response_prediction"]["queries"] == 100 and 0 < measured["cqa"]["test2017"]["map"] <= 1
+    assert -1 <= measured["stsb"]["test"]["all"]["pearson"] <= 1
+    assert measured["bytes"] == 4 and measured["sentences_per_second"] > 0
 
 
 def test_the_page_has_a_row_for_each_claim_and_each_domain() -> None:

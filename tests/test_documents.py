@@ -14,7 +14,10 @@ from trainer.command_line import parse_arguments
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
-    *(ROOT / folder / "README.md" for folder in ("data_scripts", "trainer", "model_cards")),
+    *(
+        ROOT / folder / "README.md"
+        for folder in ("data_scripts", "modeling_convsim", "trainer", "model_cards", "tests", "examples")
+    ),
 ]
 GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "tests" / "README.md"]
 MAPS = [
@@ -72,7 +75,7 @@ def test_python_runs(quickstart: Path, snippet: str) -> None:
 
 def test_the_chat_log_is_read_as_documented(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    texts = blocks("", ROOT / "README.md")
+    texts = blocks("", ROOT / "data_scripts" / "README.md")
     (number,) = [number for number, text in enumerate(texts) if text.startswith("convsim inspect")]
     _, *words = shlex.split(texts[number])
     lines = iter(run(tmp_path, *SCRIPT, *words).splitlines())

@@ -41,7 +41,7 @@ def connect(
         return
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=memory_limit)
     database.raw_sql("SET preserve_insertion_order = false")  # queries ask for an order where it matters
-    with suppress(duckdb.InvalidInputException):  # in a notebook, DuckDB's own bar needs a package; then ours stays at 0
+    with suppress(duckdb.InvalidInputException):  # in a notebook, it needs ipywidgets; without, our bar stays at 0
         database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`
         database.raw_sql("SET enable_progress_bar_print = false")
     try:

@@ -1,4 +1,4 @@
-"""Writes model_cards/README.md's tables, the shipped cards and plots from what is recorded.
+"""Writes the tables and plots of README.md and model_cards/README.md, and the shipped cards, from what is recorded.
 
 Run it by `python -m tests.benchmarks.cards`.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from transformers import CONFIG_MAPPING, AutoConfig
 
 from trainer.command_line import parse_arguments
@@ -24,6 +25,7 @@ from trainer.publish.training_data import example_id
 ROOT = Path(__file__).resolve().parents[2]
 CARDS = ROOT / "model_cards"
 BENCHMARKS = ROOT / "tests" / "benchmarks" / "results.json"
+MODELS = ROOT / "tests" / "benchmarks" / "models.json"
 # Runs with a card of their own, by folder; the others are lines of runs.jsonl.
 WITH_CARD = ("base", "best_dan", "best_transformer", "reddit_multitask")
 ENCODERS = {
@@ -76,6 +78,32 @@ def encoders() -> str:
         title = f"[`{name}`]({name})" if name in WITH_CARD else f"`{name}`"
         rows.append([title, data, p_at_1, *similarity, snli, *sizes])
     return _table(("model", "data", "P@1", "STS-B", "tuned", "SNLI", "10⁶ parameters", "minutes"), rows)
+
+
+def models() -> str:
+    """The table of models that can be downloaded or installed."""
+    rows = [
+        [
+            title(name),
+            f"{model['bytes'] / 1e6:,.0f}",
+            f"{model['sentences_per_second']:,.0f}",
+            *(_share(model["stsb"]["test"]["all"][metric]) for metric in ("pearson", "spearman")),
+            _share(model["response_prediction"]["p_at_1"]),
+            _share(model["cqa"]["test2017"]["map"]),
+        ]
+        for name, model in read_models().items()
+    ]
+    return _table(("model", "MB", "sentences/s", "STS-B r", "ρ", "P@1", "CQA MAP"), rows)
+
+
+def read_models() -> dict[str, dict[str, Any]]:
+    """The results of `tests.benchmarks.models`, by name."""
+    return dict(json.loads(MODELS.read_text(encoding="utf-8"))["models"])
+
+
+def title(name: str) -> str:
+    """The name of a model in a table."""
+    return f"[`{name}`](model_cards/{name}/README.md)" if name in WITH_CARD else name
 
 
 def own_chats() -> str:
@@ -164,6 +192,77 @@ def plot(model: str = "") -> Figure:
     return figure
 
 
+def plot_models() -> Figure:
+    """P@1 against speed of the models that can be downloaded or installed."""
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    panel = figure.subplots()
+    for name, model in read_models().items():
+        point = model["sentences_per_second"], model["response_prediction"]["p_at_1"]
+        low, high = model["response_prediction"]["p_at_1_interval"]
+        panel.errorbar(
+            *point, [[point[1] - low], [high - point[1]]], fmt="o", color="C0" if name in WITH_CARD else "C1"
+        )
+        panel.annotate(name.partition(",")[0], point, xytext=(7, -3), textcoords="offset points", fontsize=8)
+    panel.set_xscale("log")
+    panel.set_xlim(30, 1e6)
+    panel.margins(y=0.2)
+    panel.set_xlabel("sentences per second, 1 CPU thread")
+    panel.set_ylabel("P@1, replies on Reddit")
+    return figure
+
+
+def plot_pairs() -> Figure:
+    """P@1 on own chats against the number of pairs, with earlier turns."""
+    results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    panel = figure.subplots()
+    lines = {
+        "all-MiniLM-L6-v2, adapted, and the base": ("adapt_both_{}_minilm_context", "ours"),
+        "all-MiniLM-L6-v2, adapted": ("adapt_frozen_{}_minilm_context", "ours"),
+        "all-MiniLM-L6-v2": ("adapt_context_{}_minilm", "peer"),
+        "the base, adapted": ("adapt_context_{}_ours", "ours"),
+        "the base": ("adapt_context_{}_base", "ours"),
+        "BM25": ("adapt_context_{}_bm25", "peer"),
+    }
+    for label, (key, side) in lines.items():
+        points = [(size, results[key.format(size)][side]) for size in SIZES if key.format(size) in results]
+        panel.plot(*zip(*points, strict=True), marker="o", label=label)
+    panel.set_xscale("log")
+    measured = [size for size in SIZES if f"adapt_context_{size}_ours" in results]
+    panel.set_xticks(measured, [f"{size:,}" for size in measured])
+    panel.set_xticks([], minor=True)
+    panel.set_xlabel("pairs to adapt to")
+    panel.set_ylabel("P@1, mean of four domains")
+    panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def draw_path() -> Figure:
+    """The way from an export to a suggestion."""
+    figure = Figure(figsize=(8, 1.3))
+    panel = figure.add_axes((0, 0, 1, 1))
+    panel.axis((0, 8, 0, 1.3))
+    panel.axis("off")
+    boxes = {
+        "export": "table, WhatsApp,\nSlack, mail, …",
+        "pairs": "messages and\ntheir replies",
+        "model and index": "adapted, compared,\ncalibrated",
+        "suggestions": "on a page, or\nfor a program",
+    }
+    for number, (name, text) in enumerate(boxes.items()):
+        left = 0.05 + 2.13 * number
+        panel.add_patch(
+            FancyBboxPatch((left + 0.06, 0.26), 1.4, 0.78, boxstyle="round,pad=0.06", fc="#e8f0fe", ec="C0")
+        )
+        panel.text(left + 0.76, 0.88, name, ha="center", va="center", weight="bold")
+        panel.text(left + 0.76, 0.48, text, ha="center", va="center", fontsize=9)
+    for number, command in enumerate(("inspect", "adapt", "demo")):
+        start = 1.59 + 2.13 * number
+        panel.annotate("", (start + 0.52, 0.65), (start, 0.65), arrowprops={"arrowstyle": "->"})
+        panel.text(start + 0.26, 0.78, command, ha="center", fontsize=8, family="monospace")
+    return figure
+
+
 def card(name: str) -> str:
     """The card of a folder of model_cards, from its results and settings."""
     folder = CARDS / name
@@ -219,19 +318,26 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def main() -> None:
-    """Write the plots and the cards, and replace each table of the page by the one with the same head."""
-    plot().savefig(CARDS / "encoders.png", dpi=120)
-    for name in WITH_CARD:
-        plot(name).savefig(CARDS / name / "speed.png", dpi=120)
-        (CARDS / name / "README.md").write_text(card(name), encoding="utf-8")
-    page = CARDS / "README.md"
+def replace_tables(page: Path, *tables: str) -> None:
+    """Replace each table of a page by the one whose first two columns have the same heads."""
     text = page.read_text(encoding="utf-8")
-    for table in (encoders(), own_chats(), earlier_turns(), speed()):
-        head = re.escape(" | ".join(table.split(" | ")[:2]))  # the first two columns
+    for table in tables:
+        head = re.escape(" | ".join(table.split(" | ")[:2]))
         text, replaced = re.subn(rf"^{head}.*\n(?:\|.*\n)*", lambda _, new=table: new, text, flags=re.M)
         assert replaced == 1, f"{page}: no table that begins with {head}"
     page.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Write the plots and the cards, and replace the tables of the pages."""
+    plots = {"encoders": plot(), "models": plot_models(), "pairs": plot_pairs(), "path": draw_path()}
+    for name, figure in plots.items():
+        figure.savefig(CARDS / f"{name}.png", dpi=120)
+    for name in WITH_CARD:
+        plot(name).savefig(CARDS / name / "speed.png", dpi=120)
+        (CARDS / name / "README.md").write_text(card(name), encoding="utf-8")
+    replace_tables(ROOT / "README.md", models())
+    replace_tables(CARDS / "README.md", encoders(), own_chats(), earlier_turns(), speed())
 
 
 if __name__ == "__main__":
