@@ -18,8 +18,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO
 
+from data_scripts.files.delimited import TABS, Columns
 from data_scripts.files.errors import InputError
-from data_scripts.files.records import DELIMITED, TABS, Columns, Records, Streamed, form_of, hub_records, read_records
+from data_scripts.files.json_values import Streamed
+from data_scripts.files.records import DELIMITED, Records, form_of, hub_records, read_records
 from data_scripts.files.texts import CONVERT, UTF8, TextFile
 
 SAMPLE_BYTES, SAMPLE_LINES = 1 << 16, 200  # of the text from which a format, an encoding or a delimiter is detected

@@ -7,9 +7,6 @@ file that is one object is held completely, except for its `streamed` list.
 
 from __future__ import annotations
 
-import csv
-import json
-import tarfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,32 +18,35 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from data_scripts.files.datasets import HubDataset
-from data_scripts.files.documents import JsonReader, NotJsonError
+from data_scripts.files.delimited import TABS, Columns, csv_lines, tsv_lines
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
+from data_scripts.files.json_values import (
+    JSON_LINES,
+    Streamed,
+    Values,
+    array_values,
+    is_object,
+    line_values,
+    read_object,
+    tar_values,
+)
 from data_scripts.files.storage import check_unchanged, file_state
 from data_scripts.files.texts import (
-    CONVERT,
     UNPACK,
-    UNREADABLE,
     UTF8,
-    BrokenLineError,
     BrokenLines,
     TextFile,
     check_file,
-    decode,
-    numbered_lines,
 )
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-JSON_LINES = (".jsonl", ".ndjson")
 DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 SAMPLE_RECORDS = 200
 BATCH_ROWS = 1_000  # of a Parquet file that are held in memory
-CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 LISTS = "JSON list"  # the column of lists that are not fields of an object
 HUB_HELP = (
     "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
@@ -55,7 +55,6 @@ HUB_HELP = (
 
 Record = dict[str, Any]
 Rows = Iterator[tuple[str, Record]]  # (location, record)
-Streamed = Collection[tuple[str, frozenset[str]]]  # (list in a .json file that is one object, the fields before it)
 
 
 @dataclass(frozen=True)
@@ -127,24 +126,6 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Columns:
-    """How the columns of a text table are separated.
-
-    Attributes:
-        delimiter: the character between two columns.
-        escape: the character before a quote within a text, if quotes are not doubled.
-        quoted: whether a text may be quoted.
-    """
-
-    delimiter: str = ","
-    escape: str | None = None
-    quoted: bool = True
-
-
-TABS = Columns("\t", quoted=False)
-
-
 def read_records(
     path: Path, text: TextFile | None = None, separated: Columns | None = None, streamed: Streamed = ()
 ) -> Records:
@@ -164,7 +145,7 @@ def read_records(
     if form == ".parquet":
         return _parquet(path)
     if form == ".tar":
-        return _json_records_of(path, partial(_tar_values, path))
+        return _json_records_of(path, partial(tar_values, path))
     text = text or TextFile.read(path)
     head = text if text.is_whole else _beginning(text)
     if form in DELIMITED:
@@ -172,11 +153,11 @@ def read_records(
     if form not in JSON_LINES:
         with head.open() as stream:
             is_array, first = stream.peek(1).lstrip()[:1] == b"[", stream.readline()
-        if not is_array and not _is_object(first):
+        if not is_array and not is_object(first):
             return _document(text, streamed)
-        values = _array_values if is_array else _line_values
+        values = array_values if is_array else line_values
     else:
-        values = _line_values
+        values = line_values
     return _json_records_of(path, partial(values, text), None if text.is_whole else partial(values, head))
 
 
@@ -203,7 +184,7 @@ def _first(rows: Iterable[Any]) -> list[Any]:
 
 
 def _table(text: TextFile, head: TextFile, separated: Columns) -> Records:
-    read = partial(_csv_lines, separated=separated) if separated.quoted else partial(_tsv_lines, separated=separated)
+    read = partial(csv_lines, separated=separated) if separated.quoted else partial(tsv_lines, separated=separated)
     broken = BrokenLines()
     lines = read(head, broken)
     location, columns = next(lines, ("", []))
@@ -224,69 +205,6 @@ def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], bro
             yield location, dict(zip(columns, values, strict=True))
         else:
             broken.add("wrong number of fields", location, f"expected {len(columns)}, found {len(values)}")
-
-
-def _tsv_lines(text: TextFile, broken: BrokenLines, separated: Columns) -> Iterator[tuple[str, list[str]]]:
-    for number, (location, line) in enumerate(text.lines()):
-        try:
-            if line.strip(b"\r"):  # a blank line is not a record
-                yield location, decode(line.removesuffix(b"\r")).split(separated.delimiter)
-        except BrokenLineError as error:
-            if not number:
-                raise _not_utf8(location, error.args[1]) from error
-            broken.add(error.args[0], location, error.args[1])
-
-
-def _csv_lines(text: TextFile, broken: BrokenLines, separated: Columns) -> Iterator[tuple[str, list[str]]]:
-    """The fields of each record; if a quote is not closed, only the line in which it opens is left out."""
-    unread = text.lines()
-    again: deque[tuple[str, bytes]] = deque()
-    record: list[tuple[str, bytes]] = []  # the lines of the record that is read
-
-    def lines() -> Iterator[str]:
-        while line := again.popleft() if again else next(unread, None):
-            record.append(line)
-            if len(record) > CSV_LINES:
-                raise csv.Error(f"a record of more than {CSV_LINES:,} lines")
-            yield line[1].decode("utf-8", "surrogateescape") + "\n"
-
-    def new_reader() -> Any:
-        # A field has at most csv.field_size_limit() characters (131,072).
-        doubled, escape = separated.escape is None, separated.escape
-        return csv.reader(lines(), delimiter=separated.delimiter, escapechar=escape, doublequote=doubled, strict=True)
-
-    reader, width = new_reader(), 0
-    while True:
-        record.clear()
-        try:
-            values = next(reader, None)
-            if values is None:
-                return
-            if width and len(values) != width and len(record) > 1:
-                raise csv.Error(f"{len(values)} fields, expected {width}")
-            "".join(values).encode()
-        except csv.Error as error:
-            opens = len(record) > 1 or (b'"' in record[0][1] and "field limit" in str(error))
-            reason = f"{error}; a quote opens here that is not closed" if opens else str(error)
-            if not width:
-                raise InputError(f"{record[0][0]}: not CSV ({reason}); correct this line") from error
-            broken.add("not CSV", record[0][0], reason)
-            again.extendleft(reversed(record[1:]))
-            reader = new_reader()
-            continue
-        except UnicodeEncodeError as error:
-            byte = f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}"
-            if not width:
-                raise _not_utf8(record[0][0], byte) from error
-            broken.add("not UTF-8", record[0][0], byte)
-            continue
-        if values:  # a blank line is not a record
-            width = width or len(values)
-            yield record[0][0], values
-
-
-def _not_utf8(location: str, byte: str) -> InputError:
-    return InputError(f"{location}: the names of the columns are not UTF-8 ({byte}); {CONVERT}")
 
 
 def _parquet(path: Path) -> Records:
@@ -353,9 +271,6 @@ def hub_records(source: str) -> Records:
     return Records(source, columns, True, [record for _, record in _first(rows(columns, BrokenLines()))], rows)
 
 
-Values = Callable[[BrokenLines], Iterator[tuple[str, Any]]]  # the JSON values of a file, with their locations
-
-
 def _json_records_of(path: Path, values: Values, head: Values | None = None) -> Records:
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         return _json_records(values(broken), broken)
@@ -388,113 +303,7 @@ def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Row
             broken.add(f"not a JSON {expected}", location, f"found {type(value).__name__}")
 
 
-def _json_value(line: bytes) -> Any:
-    try:
-        return json.loads(decode(line))
-    except (ValueError, RecursionError) as error:
-        raise BrokenLineError("not JSON", str(error)) from error
-
-
-def _is_object(line: bytes) -> bool:
-    """Whether the first line of a .json file is an object, so that the file has JSON lines."""
-    try:
-        return isinstance(_json_value(line), dict)
-    except BrokenLineError:
-        return False
-
-
-def _values_of_lines(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    for location, line in lines:
-        try:
-            if line.strip():
-                yield location, _json_value(line)
-        except BrokenLineError as error:
-            broken.add(error.args[0], location, error.args[1])
-
-
-def _line_values(text: TextFile, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    return _values_of_lines(text.lines(), broken)
-
-
-def _array_values(text: TextFile, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    number = 0
-    with text.open() as stream:
-        reader = JsonReader(stream, str(text.path))
-        try:
-            for number, value in enumerate(reader.elements(), start=1):
-                yield f"{text.path}: record {number}", value
-            reader.check_end()
-        except NotJsonError as error:
-            raise _not_json(text, number, error) from error
-
-
-def _not_json(text: TextFile, number: int, error: NotJsonError) -> InputError:
-    return InputError(
-        f"{text.path}: not JSON, after {number:,} complete records ({error}); export or download it again"
-    )
-
-
 def _document(text: TextFile, streamed: Streamed) -> Records:
     """The object that a .json file is; a list in it that is streamed can be read once."""
     location, record = str(text.path), read_object(text, streamed)
     return Records(location, list(record), False, [record], lambda needed, broken: iter([(location, record)]))
-
-
-def read_object(text: TextFile, streamed: Streamed) -> Record:
-    """The object that a .json file is, with an iterator over the elements in place of a `streamed` list.
-
-    Raises:
-        InputError: the file is not JSON; reading the list may raise it, too.
-    """
-    parts = _object_parts(text, streamed)
-    record, key = next(parts)
-    return record | {key: parts} if key else record
-
-
-def _object_parts(text: TextFile, streamed: Streamed) -> Iterator[Any]:
-    """Yield the fields before the streamed list, and its name or ""; then the elements of the list."""
-    record, key, number = Record(), "", 0
-    with text.open() as stream:
-        reader = JsonReader(stream, str(text.path))
-        try:
-            for name in reader.names():
-                if key:
-                    deque(reader.elements(), maxlen=0)  # skipped one by one: an array may be too long for memory
-                    continue
-                lists = (key for key, fields in streamed if key.partition(".")[0] == name and record.keys() >= fields)
-                if key := next(lists, ""):
-                    yield record, key
-                    for element in reader.elements(key.partition(".")[2]):
-                        number += 1
-                        yield element
-                else:
-                    record[name] = reader.value()
-            reader.check_end()
-        except NotJsonError as error:
-            if key:
-                raise _not_json(text, number, error) from error
-            raise InputError(
-                f"{text.path}: neither one JSON value nor JSON lines ({error}); if it is a file of JSON lines some of "
-                "which are broken, let its name end in .jsonl"
-            ) from error
-        if not key:
-            yield record, ""
-
-
-def _tar_values(path: Path, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    """The values on the lines of every .json or .jsonl file in a tar archive."""
-    state = file_state(path)
-    try:
-        with tarfile.open(path, "r|*") as archive, tqdm(delay=1, unit="file", desc=path.name) as bar:
-            for member in archive:
-                bar.update()
-                if not member.isfile():
-                    if not member.isdir():  # what a link names may be outside of the archive
-                        broken.add("link or device", f"{path}/{member.name}", "unpack the archive to read it")
-                elif Path(member.name).suffix not in (*JSON_LINES, ".json"):
-                    broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
-                elif file := archive.extractfile(member):
-                    yield from _values_of_lines(numbered_lines(file, f"{path}/{member.name}"), broken)
-    except (tarfile.TarError, EOFError, *UNREADABLE) as error:
-        raise InputError(f"{path}: not readable to its end as a tar archive ({error}); download it again") from error
-    check_unchanged(path, state)

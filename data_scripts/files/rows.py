@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from data_scripts.files.datasets import HubDataset, load_columns, names_split, split_from_name
+from data_scripts.files.delimited import TABS
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors, is_path
-from data_scripts.files.records import HUB_HELP, TABS, Rows, check_records, form_of, read_records
+from data_scripts.files.records import HUB_HELP, Rows, check_records, form_of, read_records
 from data_scripts.files.texts import BrokenLines
 
 if TYPE_CHECKING:

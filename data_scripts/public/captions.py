@@ -32,8 +32,9 @@ import pyarrow.compute as pc
 from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.datasets import split_from_name
 from data_scripts.files.errors import InputError
+from data_scripts.files.json_values import read_object
 from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.records import Rows, read_object
+from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.files.texts import BrokenLines, TextFile, text_lines
 from data_scripts.schemas import CAPTION_SCHEMA

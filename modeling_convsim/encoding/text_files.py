@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from data_scripts.files.delimited import TABS, Columns
 from data_scripts.files.extras import import_extra
-from data_scripts.files.records import JSON_LINES, TABS, Columns, form_of, read_records
+from data_scripts.files.json_values import JSON_LINES
+from data_scripts.files.records import form_of, read_records
 from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
 from data_scripts.files.texts import UNPACK, BrokenLines, TextFile, decoded_lines, text_lines
 

@@ -5,8 +5,8 @@ import pytest
 
 from data_scripts.chats.messages import Pair
 from data_scripts.chats.sample import Sample
+from data_scripts.files.delimited import Columns
 from data_scripts.files.errors import InputError
-from data_scripts.files.records import Columns
 from data_scripts.files.texts import check_encoding
 from tests.data_scripts.chats.reading import read_items
 
