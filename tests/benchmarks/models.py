@@ -30,6 +30,7 @@ from trainer.shipped import base_model
 RESULTS = Path(__file__).with_name("models.json")
 FOLDER = ROOT / "runs" / "benchmarks" / "models"
 QUERIES = 10_000
+BATCH = 256  # texts that Universal Sentence Encoder holds in memory
 REPEATS = 3
 SECONDS = 2.0  # the least of a measurement of speed
 
@@ -41,9 +42,9 @@ class UniversalSentenceEncoder:
         self._model = USE()
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Return L2-normalized vectors (texts, 512), float32; a call of the model needs memory for all of its texts."""
+        """Return L2-normalized vectors (texts, 512), float32."""
         texts = list(texts)
-        parts = [self._model.encode(texts[start : start + 256]) for start in range(0, len(texts), 256)]
+        parts = [self._model.encode(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
         return np.concatenate(parts, dtype=np.float32)
 
 
