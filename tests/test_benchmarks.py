@@ -16,7 +16,7 @@ from tests.benchmarks.material import Material, prepare, smallest
 from tests.benchmarks.measuring import alternate, build_entry
 from tests.trainer.evaluation.invented_data import evaluation_data
 
-LARGER = re.compile("_(1000|3000|10000)(_|$)")
+LARGER = re.compile("_(340|800|1000|1600|3000|10000)(_|$)")
 
 
 @pytest.fixture(scope="module")
