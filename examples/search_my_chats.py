@@ -1,12 +1,15 @@
 """Search a chat log by meaning: the messages that are most like a query, and how they were answered.
 
 python examples/search_my_chats.py examples/support.csv "my tent lets the rain in"
-python examples/search_my_chats.py WhatsApp.zip "when do we meet?" -o runs/search
+python examples/search_my_chats.py WhatsApp.zip "when do we meet?"
+
+`convsim suggest build` saves such an index.
 """
 
 import argparse
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from datasets import concatenate_datasets, load_dataset
 
@@ -17,15 +20,14 @@ from modeling_convsim.suggestion import ReplyIndex
 from trainer.shipped import base_model
 
 
-def build_index(log: Path, folder: Path) -> ReplyIndex:
-    """Read a log, and index its messages with their answers; the index is saved for the next query."""
-    prepare_conversations([log], ConversationOptions(overwrite=True), folder / "pairs")
-    splits = load_dataset("parquet", data_dir=str(folder / "pairs"))
-    pairs = concatenate_datasets(list(splits.values()))
+def build_index(log: Path) -> ReplyIndex:
+    """Read a log, and index its messages with their answers."""
+    with TemporaryDirectory() as folder:
+        prepare_conversations([log], ConversationOptions(), Path(folder) / "pairs")
+        splits = load_dataset("parquet", data_dir=f"{folder}/pairs", keep_in_memory=True)
+        pairs = concatenate_datasets(list(splits.values()))
     encoder = Encoder.from_pretrained(base_model())
-    index = ReplyIndex.build(encoder, pairs["input"], side="input", answers=pairs["response"], show_progress=True)
-    index.save(folder / "index")
-    return index
+    return ReplyIndex.build(encoder, pairs["input"], side="input", answers=pairs["response"], show_progress=True)
 
 
 def main() -> None:
@@ -33,10 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path, help="an export of a chat program, or a table")
     parser.add_argument("query")
-    parser.add_argument("-o", "--output", type=Path, default=Path("runs/search"), help="folder (default: %(default)s)")
     options = parser.parse_args()
     try:
-        index = build_index(options.log, options.output)
+        index = build_index(options.log)
     except InputError as error:
         sys.exit(f"error: {error}")
     print()

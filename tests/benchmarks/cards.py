@@ -36,8 +36,7 @@ ENCODERS = {
     "distilled_dan": "Reddit, NLI, captions, paraphrases, and a teacher",
     "base": "conversations of 12 kinds, and a teacher",
 }
-# Models of others, of runs.jsonl, and the benchmark in which each is the peer.
-OTHERS = {"all-MiniLM-L6-v2": "encode_dan_minilm", "model2vec of all-MiniLM-L6-v2": "encode_dan"}
+MINILM, MODEL2VEC = "all-MiniLM-L6-v2", "model2vec of all-MiniLM-L6-v2"  # of models.json and of runs.jsonl
 SIZES = (300, 1_000, 3_000, 10_000)  # pairs of a domain; those that were measured are shown
 UNTRAINED = {"bm25": "BM25", "tfidf": "TF-IDF"}  # of the benchmarks `adapt_SIZE_DOMAIN_NAME`
 TRAINED = {"static": "`StaticEmbedding`, from scratch", "model2vec": "model2vec of all-MiniLM-L6-v2, trained"}
@@ -57,7 +56,12 @@ def read_runs() -> dict[str, dict[str, Any]]:
     """The recorded results of each run, by name."""
     lines = map(json.loads, (CARDS / "runs.jsonl").read_text(encoding="utf-8").splitlines())
     runs = {run["name"]: run for run in lines}
-    return runs | {name: json.loads((CARDS / name / "results.json").read_text("utf-8")) for name in WITH_CARD}
+    runs |= {name: json.loads((CARDS / name / "results.json").read_text("utf-8")) for name in WITH_CARD}
+    runs[MINILM] = {"stsb": read_models()[MINILM]["stsb"], "run": {}}
+    for name in ("base", MINILM):  # measured side by side
+        speed = read_models()[name]["sentences_per_second"]
+        runs[name]["run"] |= {"sentences_per_second": speed, "speed_threads": 1}
+    return runs
 
 
 def encoders() -> str:
@@ -66,9 +70,8 @@ def encoders() -> str:
     ranked = {row["system"]: row["p_at_1"] for row in report["table1"]}
     rows = [[name, "", _share(ranked[name]), *[""] * 5] for name in ("BM25", "TF-IDF")]
     runs = read_runs()
-    for name in OTHERS:
-        similarity, size = runs[name]["stsb"]["test"]["all"]["pearson"], runs[name]["run"]["parameters"]
-        rows.append([name, "", "", _share(similarity), "", "", f"{size / 1e6:.0f}", ""])
+    for name in (MINILM, MODEL2VEC):
+        rows.append([name, "", "", _share(runs[name]["stsb"]["test"]["all"]["pearson"]), *[""] * 4])
     for name, data in ENCODERS.items():
         run = runs[name]
         p_at_1 = "" if name == "base" else _share(run["response_prediction"]["p_at_1"])
@@ -169,11 +172,12 @@ def plot(model: str = "") -> Figure:
     panel = figure.subplots()
     runs = read_runs()
     benchmarks = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
-    speeds = {name: benchmarks[OTHERS[name]]["peer"] for name in OTHERS}
-    speeds |= {name: runs[name]["run"]["sentences_per_second"] for name in ENCODERS}
+    speeds = {name: runs[name]["run"]["sentences_per_second"] for name in (MINILM, *ENCODERS)}
+    speeds[MODEL2VEC] = benchmarks["encode_dan"]["peer"]
     threads = {name: runs[name]["run"]["speed_threads"] for name in ENCODERS if model in ("", name)}
     for label, marker, names in (
-        ("others, 2 CPU threads, longer texts", "sC1", list(OTHERS)),
+        ("others, 1 CPU thread", "sC1", [MINILM]),
+        ("others, 2 CPU threads, longer texts", "sC3", [MODEL2VEC]),
         ("convsim, 1 CPU thread", "oC0", [name for name in threads if threads[name] == 1]),
         ("convsim, 2 CPU threads", "oC2", [name for name in threads if threads[name] == 2]),
     ):
@@ -256,7 +260,7 @@ def draw_path() -> Figure:
         )
         panel.text(left + 0.76, 0.88, name, ha="center", va="center", weight="bold")
         panel.text(left + 0.76, 0.48, text, ha="center", va="center", fontsize=9)
-    for number, command in enumerate(("inspect", "adapt", "demo")):
+    for number, command in enumerate(("adapt", "adapt", "demo")):
         start = 1.59 + 2.13 * number
         panel.annotate("", (start + 0.52, 0.65), (start, 0.65), arrowprops={"arrowstyle": "->"})
         panel.text(start + 0.26, 0.78, command, ha="center", fontsize=8, family="monospace")
@@ -286,8 +290,8 @@ def card(name: str) -> str:
 def beside(name: str) -> str:
     """What the card of a model says of it beside others."""
     text = (
-        "Its speed is that of short sentences, as above. Those of the others are of the longer texts of `make bench`, "
-        "that of model2vec with a larger vocabulary: only orders of magnitude can be compared."
+        "Speeds are those of short sentences, as above; that of model2vec is of the longer texts of `make bench`, with "
+        "a larger vocabulary: only its order of magnitude can be compared."
     )
     if name == "base":
         results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))

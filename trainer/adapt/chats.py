@@ -76,7 +76,7 @@ def adapt_to_chats(
     """
     if not 0 < precision < 1:
         raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
-    verdicts = read_feedback(feedback, options) if feedback else None
+    accepted = read_feedback(feedback, options) if feedback else None
     prepare_folder(output, options.overwrite)
     arguments = _run_settings(choose_base(base), output, options.license, finetune)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
@@ -86,11 +86,11 @@ def adapt_to_chats(
         arguments.language = _check_language(str(arguments.initialize_from), output / "pairs") or arguments.language
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, arguments, report, verdicts)
+        return _suggest_with_base(output, arguments, report, accepted)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         own = _own_base(arguments)
-        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None, verdicts)
-        joint = _join(adapted, own, arguments, output, verdicts)
+        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None, accepted)
+        joint = _join(adapted, own, arguments, output, accepted)
     encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):

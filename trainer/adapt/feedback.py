@@ -1,6 +1,7 @@
 """Suggestions that users of the page accepted, which are trained on and suggested beside the pairs of the logs."""
 
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from datasets import Dataset, Features, concatenate_datasets
 
 from data_scripts.chats.conversations import ConversationOptions
 from data_scripts.clean.filters import phone_regions, read_filters
+from data_scripts.clean.letters import strip_letter
 from data_scripts.clean.masking import mask_text
 from data_scripts.clean.measures import measure
+from data_scripts.clean.names import Names
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_files import from_json
 from data_scripts.files.records import check_records, read_records
@@ -42,7 +45,7 @@ def read_feedback(path: Path, options: ConversationOptions) -> Dataset:
 
     Args:
         path: the file.
-        options: those of the logs; texts are cleaned and masked alike.
+        options: those of the logs; texts are cleaned and masked alike, except that no names are known.
 
     Returns:
         The accepted replies as pairs. A rejected one is no evidence against the reply: often it would do as well.
@@ -51,10 +54,12 @@ def read_feedback(path: Path, options: ConversationOptions) -> Dataset:
         InputError: it cannot be read, or a line is not a `Feedback`; the message names the line.
     """
     check_records(path, (".jsonl",))
-    filters, broken, verdicts = read_filters(options), BrokenLines(), dict[tuple[str, str, tuple[str, ...]], bool]()
+    filters, nobody, broken = read_filters(options), Names([]), BrokenLines()
+    verdicts: dict[tuple[str, str, tuple[str, ...]], bool] = {}
 
     def clean(text: str) -> str:
         text = measure(text, filters)[0]
+        text = strip_letter(text, nobody, Counter()) if filters.strip_letters else text
         return mask_text(text, phone_regions(options)) if options.mask else text
 
     for location, record in read_records(path).rows([], broken):
@@ -83,8 +88,8 @@ def add_feedback(splits: dict[str, Dataset], feedback: Dataset) -> Dataset:
     Those in the logs have the replies that were really sent, and may be held out. Their number is printed.
     """
     train = splits["train"]
-    logged = {message for part in splits.values() for message in part["input"][:]}
-    new = [row for row, message in enumerate(feedback["input"][:]) if message not in logged]
+    logged = {message.casefold() for part in splits.values() for message in part["input"][:]}
+    new = [row for row, message in enumerate(feedback["input"][:]) if message.casefold() not in logged]
     if len(new) < len(feedback):
         print(f"feedback: {len(feedback) - len(new):,} replies left out, because the logs have their messages")
     rows = feedback.select(new).select_columns(train.column_names).cast(train.features)

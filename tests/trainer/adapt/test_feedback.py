@@ -53,13 +53,14 @@ def test_another_line_is_an_error_that_names_it(tmp_path, line, problem):
 
 
 def test_feedback_is_added_to_the_pairs_to_train_on_unless_the_logs_have_its_message(tmp_path, capsys):
-    feedback = read_feedback(write(tmp_path / "feedback.jsonl", *LINES), ConversationOptions())
+    letter = {"message": "Hi Tom,\nhow are you\nBest regards,\nAnn", "reply": "well", "accepted": True}
+    feedback = read_feedback(write(tmp_path / "feedback.jsonl", *LINES, letter), ConversationOptions())
     train, test = (
         Dataset.from_list([{"input": text, "response": "r", "thread": text, "source": "s"} for text in texts])
-        for texts in (["how are you", "what is it"], ["my mail is a@example.com"])
+        for texts in (["how are you", "what is it"], ["My mail is a@example.com"])
     )
     pairs = add_feedback({"train": train, "test": test}, feedback)
     assert pairs["input"][:] == ["how are you", "what is it", "is it open?"]
     assert pairs["response"][:] == ["r", "r", "until six"]
     assert is_feedback(pairs).tolist() == [False, False, True]
-    assert "1 replies left out" in capsys.readouterr().out
+    assert "2 replies left out" in capsys.readouterr().out
