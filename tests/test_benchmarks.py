@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from tests.benchmarks import models
 from tests.benchmarks.__main__ import AREAS, HERE, format_results, read_results
 from tests.benchmarks.adapting import DOMAINS
 from tests.benchmarks.material import Material, prepare, smallest
-from tests.benchmarks.measuring import alternate, build_entry
+from tests.benchmarks.measuring import Benchmark, Contender, alternate, build_entry
 from tests.trainer.evaluation.invented_data import evaluation_data
 
 LARGER = re.compile("_(340|800|1000|1600|3000|10000)(_|$)")
@@ -55,4 +56,15 @@ def test_the_page_has_a_row_for_each_claim_and_each_domain() -> None:
     lines = format_results(results, "a machine").splitlines()
     rows = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
     assert {name for name in results if not re.match(r"adapt_\d", name)} <= set(rows) and set(DOMAINS) <= set(rows)
-    assert (HERE / "results.md").read_text(encoding="utf-8").splitlines()[6:] == lines[6:]  # without the machine
+    written = (HERE / "results.md").read_text(encoding="utf-8").splitlines()
+    assert written[:3] + written[4:] == lines[:3] + lines[4:]  # without the machine
+
+
+def test_timings_have_the_interval_of_their_paired_ratios() -> None:
+    ours, peer = Contender("ours", prepare), Contender("a peer", prepare, {"other": True})
+    values = {ours.key: [{"s": 2.0}, {"s": 6.0}, {"s": 5.0}], peer.key: [{"s": 1.0}, {"s": 2.0}, {"s": 2.0}]}
+    entry = build_entry(Benchmark("", "s", 1, ours, peer), values, "")
+    logs = np.log([2, 3, 2.5])
+    expected = scipy.stats.ttest_1samp(logs, 0).confidence_interval(0.95)
+    assert entry["ratio"] == 2.5
+    np.testing.assert_allclose(entry["ratio_interval"], np.exp([expected.low, expected.high]))

@@ -81,25 +81,35 @@ def write_results(folder: Path, results: dict[str, dict[str, Any]], machine: str
 
 
 def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
-    """A row for each claim, and a table of the domains to which a model is adapted."""
+    """A row for each comparison and each bound, and a table of the domains to which a model is adapted."""
     from tests.benchmarks.adapting import format_domains
+    from tests.benchmarks.measuring import BOUND
 
     benchmarks = load_benchmarks()
     lines = [
         "# Speed and memory", "",
-        "Medians of three alternating runs, each in a process of its own. `make bench` writes this file; its last",
-        f"run was on: {machine}.", "",
+        "Medians of three alternating runs, each in a process of its own, and the 95% interval of their ratio. `make",
+        f"bench` writes this file; its last run was on: {machine}.",
+        f"Measured commits: {', '.join(dict.fromkeys(entry['commit'] for entry in results.values()))}.", "",
         "| name | what | ours | peer | peer's name | unit | ratio | required | met |", "|" + "---|" * 9,
     ]  # fmt: skip
+    bounds = [
+        "", "## Required bounds", "", "No peer does the same.", "",
+        "| name | what | ours | required | unit | met |", "|" + "---|" * 6,
+    ]  # fmt: skip
     for name, entry in results.items():
-        if not re.match(r"adapt_\d", name):
-            sign = "≥" if entry["better"] == "higher" else "≤"
+        sign, is_met = "≥" if entry["better"] == "higher" else "≤", "yes" if entry["met"] else "no"
+        begin = f"| {name} | {benchmarks[name].what} | {_format(entry['ours'])} |"
+        if entry["peer_name"] == BOUND:
+            bounds.append(f"{begin} {sign} {_format(entry['peer'])} | {entry['unit']} | {is_met} |")
+        elif not re.match(r"adapt_\d", name):
+            low, high = entry.get("ratio_interval", (None, None))
+            interval = f" ({low:.3g} to {high:.3g})" if low else ""
             lines.append(
-                f"| {name} | {benchmarks[name].what} | {_format(entry['ours'])} | {_format(entry['peer'])} "
-                f"| {entry['peer_name']} | {entry['unit']} | {entry['ratio']:.3g} | {sign} {entry['bar']:g} "
-                f"| {'yes' if entry['met'] else 'no'} |"
+                f"{begin} {_format(entry['peer'])} | {entry['peer_name']} | {entry['unit']} "
+                f"| {entry['ratio']:.3g}{interval} | {sign} {entry['bar']:g} | {is_met} |"
             )
-    return "\n".join([*lines, "", *format_domains(results)]) + "\n"
+    return "\n".join([*lines, *bounds, "", *format_domains(results)]) + "\n"
 
 
 def _format(value: float) -> str:

@@ -1,5 +1,6 @@
 """What a benchmark is, and how it is measured: ours and the peer in alternation, each in a process of its own."""
 
+import math
 import os
 import re
 import statistics
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from accelerate.state import AcceleratorState
+from scipy.stats import t
 from tqdm import tqdm
 
 from tests.benchmarks.material import Material
 
+BOUND = "the required bound"
 SAME = "output"  # prefix of the values that must be equal for all contenders
 Values = dict[str, Any]  # unit -> value
 
@@ -64,7 +67,7 @@ class Benchmark:
 
 def bound(unit: str, value: float) -> Contender:
     """A required bound in place of a peer."""
-    return Contender(f"the required bound: {value:g} {unit}", _return_bound, {"unit": unit, "value": value})
+    return Contender(BOUND, _return_bound, {"unit": unit, "value": value})
 
 
 def _return_bound(_: Material, unit: str, value: float) -> Values:
@@ -111,7 +114,11 @@ def alternate(material: Material, benchmarks: Sequence[Benchmark], repeats: int)
 
 
 def build_entry(benchmark: Benchmark, measured: dict[tuple, list[Values]], commit: str) -> dict[str, Any]:
-    """The entry of results.json: the medians of all runs, their ratio, and an interval by the last runs."""
+    """The entry of results.json: the medians of all runs, their ratio, and an interval.
+
+    `interval` is that of the benchmark, from the last runs; `ratio_interval`, of the other ones, is the 95% interval of
+    the mean ratio of runs in alternation (Student's t, on its logarithm).
+    """
     runs = [measured[contender.key] for contender in (benchmark.ours, benchmark.peer)]
     ours, peer = (statistics.median(values[benchmark.unit] for values in each) for each in runs)
     ratio = ours / peer
@@ -120,7 +127,13 @@ def build_entry(benchmark: Benchmark, measured: dict[tuple, list[Values]], commi
         "ours": ours, "peer": peer, "peer_name": benchmark.peer.name, "unit": benchmark.unit, "ratio": ratio,
         "bar": benchmark.bar, "better": benchmark.better, "met": is_met, "commit": commit,
     }  # fmt: skip
-    return entry | ({"interval": benchmark.interval(*(each[-1] for each in runs))} if benchmark.interval else {})
+    if benchmark.interval:
+        return entry | {"interval": benchmark.interval(*(each[-1] for each in runs))}
+    if benchmark.peer.name == BOUND or len(runs[0]) < 2:
+        return entry
+    logs = [math.log(own[benchmark.unit] / other[benchmark.unit]) for own, other in zip(*runs, strict=True)]
+    mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    return entry | {"ratio_interval": [math.exp(mean + side * t.ppf(0.975, len(logs) - 1) * error) for side in (-1, 1)]}
 
 
 def time_steps(step: Callable[[int], object], warm_up: int, seconds: float) -> tuple[int, float]:
