@@ -95,6 +95,12 @@ class Arguments:
         "pretrained text encoder or SentenceTransformer, which gets new heads; on the command "
         f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
     )
+    lora_rank: int | None = option(
+        None,
+        "train low-rank adapters (LoRA) of this rank in place of the weights of a pretrained encoder; they are added "
+        "to the weights at the end",
+        minimum=1,
+    )
     tokenizer: str | None = option(
         None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
     )
@@ -299,6 +305,10 @@ def _validate_combinations(arguments: Arguments) -> None:
         raise InputError("resume and overwrite exclude each other: drop one of them")
     if arguments.sharded and arguments.average_from < 1:
         raise InputError("average_from averages whole models: drop sharded")
+    if arguments.lora_rank and not arguments.initialize_from:
+        raise InputError("lora_rank needs a pretrained encoder: name one by initialize_from")
+    if arguments.lora_rank and (arguments.adapt or arguments.sharded):
+        raise InputError("lora_rank trains adapters alone: drop adapt and sharded")
 
 
 def _validate_adaptation(arguments: Arguments) -> None:

@@ -28,7 +28,7 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
 from trainer.encoders.protocol import Side
 from trainer.tasks import Task
-from trainer.training.backbone import Backbone, find_backbone
+from trainer.training.backbone import Backbone, add_adapters, find_backbone
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -40,6 +40,8 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
     torch.manual_seed(arguments.seed)
     if arguments.initialize_from:
         model = _load_model(arguments, arguments.initialize_from)
+        if arguments.lora_rank:
+            add_adapters(model, arguments.lora_rank)
     else:
         model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
