@@ -8,13 +8,14 @@ expression in angle brackets, and the phrases of `notices`.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.notices import MARKS, is_forwarded, notice_kind, without_marks
 from data_scripts.chats.sample import Sample
+from data_scripts.clean.names import is_title_case
 from data_scripts.files.texts import BrokenLineError
 
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
@@ -27,6 +28,8 @@ _HEADER = re.compile(
 _SENDER = re.compile(r"((?:[^:\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?:\s(.*))?$", re.S)
 _ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system
 _SECOND = re.compile(r"([^:\n]{1,40}):\s")  # of the parts of a name with a colon
+# A title that is no name by itself, as `Sir` may be.
+_TITLE = re.compile(rf"[{MARKS}~\u202f\xa0 ]*(?:[DM]r|Prof|Mrs|Ms|Mx|Mme|Mlle|Sra?|Srta|Dott|Dhr|Mevr)\.?")
 _ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # an attachment after its caption
 
 
@@ -72,14 +75,27 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], lis
 def _names_with_colons(log: ChatLog) -> dict[str, str]:
     """The first part of a name such as `Dr: Cid` -> its second part.
 
-    All messages of a sender begin with the second part, and there is more than one: `Dr` could also write to Cid.
+    All messages of a sender begin with the second part, and there is more than one: `Ben` could also write to Cid.
+    After an abbreviated title, one message is enough, unless another sender is called Cid.
     """
     seconds: dict[str, Counter[str]] = defaultdict(Counter)
     for line in log.text.head.decode(log.text.encoding, "replace").splitlines():
         if (header := _parse_header(line)) and (parts := _SENDER.match(header[1])):
             second = _SECOND.match(parts[2] or "")
             seconds[parts[1]][second[1] if second else ""] += 1
-    return {first: next(iter(counts)) for first, counts in seconds.items() if len(counts) == 1 < counts.total()}
+    return {
+        first: second
+        for first, counts in seconds.items()
+        for second, count in counts.items()
+        if count == counts.total() and (count > 1 or _is_titled(first, second, seconds))
+    }
+
+
+def _is_titled(first: str, second: str, senders: Iterable[str]) -> bool:
+    """Whether the parts are a title and a name that is not one of another sender."""
+    words = second.split()
+    is_name = 0 < len(words) <= 3 and all(map(is_title_case, words)) and not any(second in name for name in senders)
+    return is_name and _TITLE.fullmatch(first) is not None
 
 
 def _parse_message(
