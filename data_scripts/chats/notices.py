@@ -114,7 +114,14 @@ En attente du message | In attesa del messaggio | In attesa di questo messaggio 
 Ожидание данного сообщения | Ожидание этого сообщения | Ожидание сообщения | Bu mesaj bekleniyor | Mesaj bekleniyor
 في انتظار هذه الرسالة | بانتظار هذه الرسالة | इस मैसेज का इंतज़ार है | Menunggu pesan ini | このメッセージを待っています
 正在等待此消息 | 正在等待这条消息 | 正在等待此訊息 | 正在等候此訊息
-Oczekiwanie na tę wiadomość | Oczekiwanie na wiadomość
+Oczekiwanie na tę wiadomość | Oczekiwanie na wiadomość | 메시지 암호화 대기중입니다 | Очікування повідомлення
+Čekání na tuto zprávu | Čaká sa na túto správu | Väntar på detta meddelande | Venter på denne besked
+Venter på denne meldingen | Odotetaan tätä viestiä | În așteptarea mesajului | Várakozás az üzenetre
+Αναμονή για αυτό το μήνυμα | ממתין להודעה זו | در انتظار برای این پیام | Đang chờ tin nhắn này
+กำลังรอข้อความนี้ อาจใช้เวลาสักครู่ | Menunggu mesej ini | Esperant aquest missatge
+اس پیغام کے منتظر ہیں | اس پیغام کا انتظار ہے | বার্তাটির জন্য অপেক্ষা করা হচ্ছে
+Esperando mensaje. Esto puede tomar tiempo | A aguardar pela mensagem | इस संदेश के लिए प्रतीक्षा कर रहे है
+في انتظار هذه الرسالة، قد يستغرق ذلك بعض الوقت | 正在等待信息，此可能需要一段时间 | 正在等待訊息，此可能需要一段時間
 """
 FORWARDED = """
 Forwarded | Forwarded many times | Reenviado | Reenviado muchas veces | Encaminhada | Encaminhada com frequência

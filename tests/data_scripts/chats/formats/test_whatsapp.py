@@ -195,6 +195,19 @@ WAITING = """
 Waiting for this message. This may take a while.|Esperando este mensaje. Esto puede tomar tiempo.|Aguardando mensagem…
 Warten auf diese Nachricht. Dies kann etwas dauern.|En attente de ce message. Vérifiez votre téléphone.
 Ожидание данного сообщения. Это может занять некоторое время.
+메시지 암호화 대기중입니다. 다소 시간이 소요될 수 있습니다.
+Очікування повідомлення. Це може зайняти деякий час.|Čekání na tuto zprávu. Tato akce může chvíli trvat.
+Čaká sa na túto správu. Táto akcia môže chvíľu trvať.|Väntar på detta meddelande. Detta kan ta en stund.
+Venter på denne besked.|Venter på denne meldingen. Dette kan ta en stund.
+Odotetaan tätä viestiä. Tässä saattaa kestää hetki.|În așteptarea mesajului. Procesul poate dura un timp.
+Várakozás az üzenetre. Ez eltarthat egy ideig.|Αναμονή για αυτό το μήνυμα. Αυτό μπορεί να διαρκέσει λίγο.
+ממתין להודעה זו. פעולה זו עשויה להימשך זמן מה.|در انتظار برای این پیام. ممکن است قدری طول بکشد.
+Đang chờ tin nhắn này. Việc này có thể mất một lục.|กำลังรอข้อความนี้ อาจใช้เวลาสักครู่
+Menunggu mesej ini. Ini mungkin mengambil masa.|Esperant aquest missatge. Això pot trigar una estona.
+اس پیغام کے منتظر ہیں۔ اس میں کچھ وقت لگ سکتا ہے۔|বার্তাটির জন্য অপেক্ষা করা হচ্ছে। এটার জন্য কিছুক্ষন সময় লাগতে পারে।
+Esperando mensaje. Esto puede tomar tiempo.|A aguardar pela mensagem. Pode demorar alguns minutos.
+इस संदेश के लिए प्रतीक्षा कर रहे है. इसमें थोड़ा समय लग सकता है.|في انتظار هذه الرسالة، قد يستغرق ذلك بعض الوقت.
+正在等待信息，此可能需要一段时间。|正在等待訊息，此可能需要一段時間。
 """
 POLL = "POLL:\nWhen?\nOPTION: at six (1 vote)\nOPTION: at ten: sharp (2 votes)|"
 POLL += "UMFRAGE:\nWann?\n\u200eOPTION: um: 6 (1 Stimme)\n\u200eOPTION: um 10 (0 Stimmen)"
