@@ -41,7 +41,10 @@ _LAST_NAME_LINE = re.compile(
     r"(?:\s*\n\s*[–—~-]*|\s+[–—~-]{1,2}|(?<=[.!])\s+)[ \t]*(?P<name>\w[\w'’-]*\.?(?: \w[\w'’-]*\.?){0,3})\s*$"
 )
 _DEVICE = pattern("device footers")
-_FOOTER = re.compile(rf"(?:\A|\n|(?<=[.!?,)\n])[ \t]*|\s(?=[A-Z]))\s*(?i:{_DEVICE})[^\n.!?]{{0,60}}\.?\s*\Z")
+_FOOTER = re.compile(  # perhaps with a link, and an excuse
+    rf"(?:\A|\n(?:--\s+)?|(?<=[.!?,)\n])[ \t]*|\s(?:--\s)?(?=[A-Z]))\s*(?i:{_DEVICE})(?:[^\n.!?]|\.(?=\w)){{0,60}}"
+    r"(?:\.?\s+(?i:please excuse|excuseer|veuillez excuser)\s[^\n.!?]{1,40})?\.?\s*\Z"
+)
 _ADDRESSEE = re.compile(rf"\s*(?:{MENTION}(?:[,:;]|\s)+)+(?:[–—-]\s+)?")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
 _TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")

@@ -30,8 +30,9 @@ _QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= )|[^\W\d_]{1,9}>(?=\s))")  # also after
 _QUOTATION = re.compile("<blockquote", re.IGNORECASE)
 _SIGNED = re.compile(r"-----BEGIN PGP SIGNED MESSAGE-----(?:\r?\nHash: .*)?")
 _SIGNATURE = re.compile(
-    r"--\s?|—|_{3,}|Sent from my \w.{0,40}|\w+(?: \w+){0,2} Outlook (?:for|für|pour|para|per|voor) \w+\s?(?:<\S+>)?|"
-    r"(?:Von meinem|Verstuurd vanaf mijn|Wysłane z|Отправлено с) \w.{0,40}|\w{3,12}から送信"
+    r"--\s?|—|_{3,}|\w+(?: \w+){0,2} Outlook (?:for|für|pour|para|per|voor) \w+\s?(?:<\S+>)?|\w{3,12}から送信|"
+    r"(?:(?:This message was s|S)ent from my|(?:Diese Nachricht wurde v|V)on meinem|Verstuurd vanaf mijn|Wysłane z|"
+    r"Отправлено (?:с|из)) \w.{0,80}|Gesendet mit der .{0,20}\bApp"
 )
 # `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
 _ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")

@@ -215,6 +215,15 @@ def test_refusals(tmp_path):
         ("a\n\n—\nReply to this email directly", "a"),
         ("a\n\nGet Outlook for iOS<https://aka.ms/o0ukef>\n", "a"),
         ("a\n\nVerstuurd vanaf mijn iPhone\nc", "a"),
+        ("a\n\nWysłane z iPhone'a", "a"),
+        ("a\n\nОтправлено с iPhone", "a"),
+        ("a\n\nОтправлено из мобильной Почты Mail.ru", "a"),
+        ("a\n\niPhoneから送信", "a"),
+        ("a\n\nSent from my Android phone with GMX Mail. Please excuse my brevity.", "a"),
+        ("a\n\nThis message was sent from my Android mobile phone with GMX Mail.", "a"),
+        ("a\n\nDiese Nachricht wurde von meinem Android Mobiltelefon mit GMX Mail gesendet.", "a"),
+        ("a\n\nGesendet mit der GMX Mail App", "a"),
+        ("a\nGesendet mit der Post am Montag", "a\nGesendet mit der Post am Montag"),
     ],
 )
 def test_what_the_sender_wrote(text, expected):
