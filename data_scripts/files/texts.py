@@ -94,8 +94,10 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         forms: the suffixes that an uncompressed file may have, such as `.jsonl`.
 
     Raises:
-        InputError: the file is missing, empty or has an unknown suffix.
+        InputError: the file is missing, empty, a pipe, or has an unknown suffix.
     """
+    if path.is_fifo():
+        raise InputError(f"{path}: a pipe, which can be read only once; write it to a file first, and name that file")
     if path.suffix not in (*forms, *UNPACK):
         known = ", ".join(filter(None, [*forms, *UNPACK]))
         raise InputError(f"{path}: unknown kind of file; expected a name that ends in {known}")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data_scripts.chats.logs import check_log
+from data_scripts.chats.messages import ChatLog
 from data_scripts.files import texts
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import read_records
@@ -23,6 +26,13 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
     (tmp_path / "chats.jsonl").write_text("\n".join(lines), encoding="utf-8")
     items, log = read_items(tmp_path / "chats.jsonl")
     assert len(items) == 2 and log.broken.counts == {"not JSON": 2}
+
+
+@pytest.mark.parametrize("name", ["chats.csv", "63"])
+def test_a_pipe_is_refused_without_being_opened(tmp_path, name):
+    os.mkfifo(tmp_path / name)  # to open it would wait for a writer
+    with pytest.raises(InputError, match=rf"{name}: a pipe, .* write it to a file first, and name that file"):
+        check_log(ChatLog(tmp_path / name, "chats"))
 
 
 def test_a_long_line_is_refused_before_it_is_complete(tmp_path, monkeypatch):
