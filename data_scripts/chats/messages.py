@@ -68,6 +68,7 @@ class ChatLog:
         date_order: of day and month in dates of numbers (`dates.ORDERS`), if the user stated it.
         detected: what was detected of the file and is not as expected, such as its delimiter; for the report.
         sample: the beginning of the file, while it is read.
+        is_shown: whether the user sees its columns, so that no message has to say how to see them.
     """
 
     path: Path
@@ -80,6 +81,7 @@ class ChatLog:
     date_order: str | None = None
     detected: dict[str, str] = field(default_factory=dict)
     sample: Sample | None = None
+    is_shown: bool = False
 
     @property
     def text(self) -> TextFile:

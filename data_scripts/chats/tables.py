@@ -90,7 +90,7 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
         role, candidates = next(iter(ambiguous.items()))
         raise InputError(
             f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
-            f"as in {shlex.quote(f'{role}={candidates[0]}')}; {_inspect(log)}"
+            f"as in {_stated(role, candidates[0])}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
     roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
@@ -134,7 +134,22 @@ def _are_objects(rows: list[Record], name: str) -> bool:
 
 
 def _inspect(log: ChatLog) -> str:
-    return f"`python -m data_scripts inspect {shlex.quote(str(log.path))}` shows what is in them"
+    command = f"python -m data_scripts inspect {shlex.quote(str(log.path))}"
+    return "" if log.is_shown else f"; `{command}` shows what is in them"
+
+
+def _stated(role: str, name: str) -> str:
+    return shlex.quote(f"{role}={name}")
+
+
+def _example(records: Records, names: dict[str, str]) -> str:
+    """How to state the role of a column that has none: the longest texts are those of messages."""
+    rows = records.sample
+    columns = flat_columns(records.columns, rows) or ["NAME"]
+    free = [name for name in columns if name not in names.values()] or columns
+    if "text" in names:
+        return _stated("thread", free[0])
+    return _stated("text", max(free, key=lambda name: sum(len(str(look_up(row, name) or "")) for row in rows)))
 
 
 def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputError:
@@ -164,7 +179,7 @@ def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> Row
         f"{records.location}: {chat if form_of(log.path) == '.txt' else ''}the columns are "
         f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
         "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
-        f"--columns, as in text=body; {_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
+        f"--columns, as in {_example(records, names)}{_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
     )
 
 

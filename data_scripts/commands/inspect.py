@@ -111,6 +111,7 @@ def _show_columns(log: ChatLog) -> _Sides | None:
     rows = log.records.sample
     columns = flat_columns(log.records.columns, rows)
     problem, names = None, dict(log.columns)
+    log.is_shown = True
     try:
         names = find_columns(log, log.records)
     except InputError as error:

@@ -359,7 +359,7 @@ EXPORTS = (
     Export("years.csv", "26-06-01 in all rows", in_days_to_12(table(MESSY, dates="%y-%m-%d %H:%M")), 50),
     Export("day.csv", "26-06-01, all of a day", in_days_to_12(table(MESSY, dates="%y-%m-%d %H:%M")), 5,
            refused="state it with --date_order DMY or --date_order YMD"),
-    Export("letters.csv", "columns named a, b, c and d", table("a|b|c|d"), 50, refused="as in text=body"),
+    Export("letters.csv", "columns named a, b, c and d", table("a|b|c|d"), 50, refused="as in text=d"),
     Export("twice.csv", "two columns of texts", table("ticket|at|body|message"), 50, refused="state it with --columns"),
     Export("notes.txt", "plain text", lambda path, rows: path.write_text("\n".join(row.text for row in rows)), 50,
            refused="neither a chat, with lines such as"),
