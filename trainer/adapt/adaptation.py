@@ -121,6 +121,7 @@ class Adaptation(Hook):
     base: Encoder
     vectors: Vectors
     judge: Judge
+    _logged: int
     _base: Interpolation
     _base_share: float
     _start: Start
@@ -133,6 +134,7 @@ class Adaptation(Hook):
         """See `split_pairs`."""
         split_pairs(data)
         self.pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
+        self._logged = len(self.pairs["train"])
         if self._feedback is not None:
             self.pairs["train"] = data.training["pairs"] = add_feedback(self.pairs, self._feedback)
 
@@ -160,7 +162,8 @@ class Adaptation(Hook):
         self._base, self._base_share = Interpolation(model), model.config.lexical_share
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
-            self.choice = CrossValidation(context, model, self.base, tasks, self.pairs["train"], self.judge).run()
+            pairs = self.pairs["train"]
+            self.choice = CrossValidation(context, model, self.base, tasks, pairs, self._logged, self.judge).run()
             self._start, self.context = self.choice.start, self.choice.context
             return arguments_of(arguments, self.choice.point)
         self._dev = _Dev(model, tokenizer, self.pairs["validation"])

@@ -16,7 +16,6 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
-from trainer.adapt.feedback import is_feedback
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
@@ -91,6 +90,7 @@ class CrossValidation:
         base: Encoder,
         tasks: Mapping[str, Task],
         pairs: Dataset,
+        logged: int,
         judge: Judge,
     ) -> None:
         """Divide the pairs.
@@ -100,7 +100,8 @@ class CrossValidation:
             model: a copy of the base, which `run` changes.
             base: the base, whatever is trained.
             tasks: the only task of the run.
-            pairs: the pairs to train on; feedback is in no fold.
+            pairs: the pairs to train on.
+            logged: how many of them, the first ones, are of the logs; the others are feedback, which is in no fold.
             judge: compares suggestions with real replies.
 
         Raises:
@@ -111,7 +112,7 @@ class CrossValidation:
         self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
         self._judge, self._tokenizer = judge, base.tokenizer
         self._threads = thread_numbers(pairs)
-        folds = np.where(is_feedback(pairs), -1, split_into_folds(self._threads))
+        folds = split_into_folds(self._threads[:logged])
         held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
         replies = np.array(pairs["response"][:], dtype=object)
         self._held_out = [rows for rows in held_out if len(set(replies[rows])) >= FEWEST_REPLIES]

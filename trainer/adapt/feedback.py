@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from datasets import Dataset, Features, concatenate_datasets
 
 from data_scripts.chats.conversations import ConversationOptions
@@ -19,8 +18,6 @@ from data_scripts.files.json_files import from_json
 from data_scripts.files.records import check_records, read_records
 from data_scripts.files.texts import BrokenLines
 from data_scripts.schemas import PAIR_SCHEMA, features
-
-SOURCE = "accepted suggestions"  # of their pairs
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def read_feedback(path: Path, options: ConversationOptions) -> Dataset:
     if broken.counts:
         print(f"warning: left out {broken.counts.total():,} lines: {'; '.join(broken.examples)}", file=sys.stderr)
     rows = [
-        {"input": message, "response": reply, "thread": None, "source": SOURCE, "context": list(context)}
+        {"input": message, "response": reply, "thread": None, "source": "feedback", "context": list(context)}
         for message, reply, context in accepted
     ]
     return Dataset.from_list(rows, Features(features(PAIR_SCHEMA)))
@@ -94,10 +91,3 @@ def add_feedback(splits: dict[str, Dataset], feedback: Dataset) -> Dataset:
         print(f"feedback: {len(feedback) - len(new):,} replies left out, because the logs have their messages")
     rows = feedback.select(new).select_columns(train.column_names).cast(train.features)
     return concatenate_datasets([train, rows])
-
-
-def is_feedback(pairs: Dataset) -> np.ndarray:
-    """(pairs,): whether a pair is feedback."""
-    if "source" not in pairs.column_names:
-        return np.zeros(len(pairs), dtype=bool)
-    return np.array(pairs["source"][:], dtype=object) == SOURCE

@@ -72,7 +72,14 @@ def validate(monkeypatch) -> Callable[..., Any]:
     Returns the model, the choice, the inputs of each fold, and the weights of the models that suggest for them.
     """
 
-    def run(pairs: Dataset, best: float = 4.5, processes: int = 1, adjustment: float = 0.0, **options: Any) -> Any:
+    def run(
+        pairs: Dataset,
+        best: float = 4.5,
+        processes: int = 1,
+        adjustment: float = 0.0,
+        feedback: int = 0,
+        **options: Any,
+    ) -> Any:
         held_out, freed, suggesting, Loop.runs = [], [], [], []
         turns_of: dict[tuple[int, ...], Any] = {}
         settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4} | options
@@ -103,7 +110,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
 
         def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> Start:
             assert (given, columns, model.weight.item(), model.config.lexical_share) == (model, "columns", 7, 0.1)
-            assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
+            assert 38 <= len(rows) - feedback <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
             with torch.no_grad():
                 model.weight += adjustment
             return Start(Interpolation(model), 0.1, bool(adjustment))
@@ -144,7 +151,8 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
         tasks = {TASK: SimpleNamespace(columns="columns")}
-        choice = CrossValidation(context, model, base, tasks, pairs, "judge").run()  # type: ignore[arg-type]
+        logged = len(pairs) - feedback
+        choice = CrossValidation(context, model, base, tasks, pairs, logged, "judge").run()  # type: ignore[arg-type]
         assert freed == list(range(1, len(Loop.runs) + 1))
         assert model.config.context_weights == [0.5] and sorted(turns_of.values()) == [
             (0.1 * n,) for n in range(len(held_out))
@@ -163,6 +171,14 @@ def make_pairs(threads: int, responses: int = 9) -> Dataset:
         {"input": f"{row}", "response": f"{row % responses}", "thread": f"{row // 3}"} for row in range(3 * threads)
     ]
     return Dataset.from_list(rows)
+
+
+def test_feedback_is_in_no_fold_and_a_log_may_have_the_name_of_its_source(validate):
+    source = {"source": "feedback"}
+    rows = [row | source for row in make_pairs(20)]
+    feedback = [{"input": f"{row}", "response": "yes", "thread": None, **source} for row in (60, 61)]
+    _, _, held_out, _ = validate(Dataset.from_list(rows + feedback), feedback=2)
+    assert sorted(map(int, chain(*held_out))) == list(range(60))
 
 
 def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate):

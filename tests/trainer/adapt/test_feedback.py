@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from data_scripts.chats.conversations import ConversationOptions
 from data_scripts.files.errors import InputError
-from trainer.adapt.feedback import add_feedback, is_feedback, read_feedback
+from trainer.adapt.feedback import add_feedback, read_feedback
 
 LINES = [
     {"message": "is it open?", "reply": "until six", "accepted": False},
@@ -62,5 +62,4 @@ def test_feedback_is_added_to_the_pairs_to_train_on_unless_the_logs_have_its_mes
     pairs = add_feedback({"train": train, "test": test}, feedback)
     assert pairs["input"][:] == ["how are you", "what is it", "is it open?"]
     assert pairs["response"][:] == ["r", "r", "until six"]
-    assert is_feedback(pairs).tolist() == [False, False, True]
     assert "2 replies left out" in capsys.readouterr().out
