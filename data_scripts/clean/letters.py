@@ -6,8 +6,9 @@ salutation is also recognized by its capitalized words ("Hi Tunde,"). A greeting
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import NamedTuple
 
 from data_scripts.clean.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
@@ -19,13 +20,14 @@ _GREETING = re.compile(
     rf"[\s*_¡]*(?:{pattern('greetings')})(?P<comma>,)?(?:[ \t\xa0]+(?:there|again|nochmal|de\snuevo))?[ \t\xa0]+",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"@?[^\W\d_](?:[\w'’-]*\w)?\.?", re.UNICODE)
-_BETWEEN = re.compile(r"[ \t\xa0]+")
+_WORD = re.compile(r"[ \t\xa0]*(?<=[ \t\xa0])(?P<word>@?[^\W\d_](?:[\w'’-]*\w)?)\.?")
 _JOINING, _ROLES, _NO_NAMES = words("joining"), words("roles"), words("no names")
 _SMALL = _JOINING | words("in signatures")
 _EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
-_TEAM = re.compile(r"[ \t]+(?:support|team)(?:[ \t]+team)?\b", re.IGNORECASE)
-_AFTER_NAME = re.compile(rf"[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*")
+_AFTER_NAME = re.compile(
+    rf"(?:[ \t]+(?i:support|team)(?i:[ \t]+team)?\b)?"
+    rf"(?P<after>[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*)"
+)
 _START = rf"(?:^|(?<=[\n.!?…;:)»{_EMOJI}]))[ \t\xa0]*"
 # In the middle of a sentence, only a capitalized phrase begins a closing.
 _STRONG, _WEAK, _THANKS = pattern("closings"), pattern("closings before a name"), pattern("thanks")
@@ -71,6 +73,15 @@ SUSPECT = "|".join(
 _HINTS_OF_THANKS, _HINTS_OF_FOOTERS = words("hints of thanks"), words("hints of footers")
 _HINTS_OF_CLOSINGS = words("hints of closings") | _HINTS_OF_THANKS
 _HAS_WORD = re.compile(r"\w")
+MOST_WORDS = 5  # of a name
+
+
+class _Word(NamedTuple):
+    """A word of a name: where it ends, the word in lower case, and whether it is that of a person for sure."""
+
+    end: int
+    key: str
+    is_person: bool
 
 
 def strip_letter(text: str, names: Names, counts: Counter[str]) -> str:
@@ -98,7 +109,7 @@ def strip_letter(text: str, names: Names, counts: Counter[str]) -> str:
 def names_in_letter(text: str) -> Iterator[str]:
     """The names in the salutation and the signature of a text, and after "my name is"."""
     greeting = _GREETING.match(text)
-    if greeting and not greeting["comma"] and (found := _end_of_name(text, greeting.end(), _NOBODY, None)):
+    if greeting and not greeting["comma"] and (found := _end_of_name(text, greeting.end(), _NOBODY)):
         yield text[greeting.end() : found[0]]
     for match in chain(_CLOSING.finditer(text), _INTRODUCED.finditer(text)):
         name = _FULL_NAME.match(text, match.end())
@@ -151,7 +162,7 @@ def _without_salutation(text: str, names: Names) -> str:
     greeting = _GREETING.match(text)
     if not greeting:
         return text
-    found = _end_of_name(text, greeting.end(), names, names.is_person if greeting["comma"] else None)
+    found = _end_of_name(text, greeting.end(), names, bool(greeting["comma"]))
     if not found:
         return text
     name_end, end = found
@@ -161,43 +172,38 @@ def _without_salutation(text: str, names: Names) -> str:
     return text if greeted <= TITLES | _ROLES else f"{text[: greeting.end()]}{NAME}{text[name_end:]}"
 
 
-def _end_of_name(text: str, start: int, names: Names, is_sure: Callable[[str], bool] | None) -> tuple[int, int] | None:
+def _end_of_name(text: str, start: int, names: Names, after_comma: bool = False) -> tuple[int, int] | None:
     """The ends of the name that begins at `start`, and of what separates it from the text; None if there is none.
 
     Names of persons need nothing after them; other speakers and capitalized words need punctuation or the line's end.
     """
-    ends: list[tuple[int, str]] = []
-    position, has_title, sure_end = start, False, 0
-    while len(ends) < 5 and (match := _WORD.match(text, position)):
-        word = match[0].rstrip(".")
-        key = word.casefold()
-        is_title = key in TITLES
+    words = list(islice(_words_of_name(text, start, names, after_comma), MOST_WORDS))
+    last = next((word.end for word in reversed(words) if word.key not in _JOINING), None)
+    if last and (after := _AFTER_NAME.match(text, last)):
+        return after.start("after"), after.end()
+    if sure := [word.end for word in words if word.is_person]:
+        return sure[-1], len(text) - len(text[sure[-1] :].lstrip(" \t\r\n\xa0,!."))
+    return None
+
+
+def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> Iterator[_Word]:
+    """The words from `start` on that may be those of a name, such as `Mrs. K. Okafor and Tunde`.
+
+    After the comma of `Hi, Tunde`, only titles and speakers' names are.
+    """
+    is_first, has_title = True, False
+    while match := _WORD.match(text, start):
+        word, key = match["word"], match["word"].casefold()
+        is_title, is_person = key in TITLES, names.is_person(word)
         is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
-        is_name = is_initial or _may_be_name(word) or match[0].startswith("@")
-        if is_sure and not (is_title or is_sure(word) or (ends and names.knows(word))):
-            break
-        if not (is_title or is_name or names.knows(word) or key in _ROLES or (ends and key in _JOINING)):
-            break
-        if names.is_person(word) or (has_title and is_name):
-            sure_end = match.start() + len(word)
-        has_title |= is_title
-        ends.append((match.end() if is_title or is_initial else match.start() + len(word), key))
-        position = ends[-1][0]
-        if not (space := _BETWEEN.match(text, position)):
-            break
-        position = space.end()
-    while ends and ends[-1][1] in _JOINING:
-        ends.pop()
-    if ends and (team := _TEAM.match(text, ends[-1][0])):
-        ends.append((team.end(), ""))
-    if ends and (after := _AFTER_NAME.match(text, ends[-1][0])):
-        return ends[-1][0], after.end()
-    return (sure_end, max(sure_end, _skip_space(text, sure_end))) if sure_end else None
-
-
-def _skip_space(text: str, position: int) -> int:
-    match = re.compile(r"[\s,!.]*").match(text, position)
-    return match.end() if match else position
+        is_name = is_initial or _may_be_name(word) or word.startswith("@")
+        is_known = is_title or is_person or (not is_first and names.knows(word))
+        is_possible = is_name or names.knows(word) or key in _ROLES or (not is_first and key in _JOINING)
+        if not (is_known or (is_possible and not after_comma)):
+            return
+        start = match.end() if is_title or is_initial else match.end("word")
+        yield _Word(start, key, is_person or (has_title and is_name))
+        is_first, has_title = False, has_title or is_title
 
 
 def _without_closing(text: str, names: Names) -> str:
