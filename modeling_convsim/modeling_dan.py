@@ -25,7 +25,8 @@ class ConvSimDanConfig(ConvSimConfig):
         word_embedding_size: Dimensions of word and bigram embeddings.
         bigram_buckets: Rows of the embedding matrix into which bigrams are hashed; 0 disables bigrams. (The paper
             learns bigram embeddings without saying how it numbers them; the hash is our choice.)
-        hidden_sizes: Units of the DNN's hidden layers. Its output layer has `embedding_size` units.
+        hidden_sizes: Units of the DNN's hidden layers. Its output layer has `embedding_size` units. With `residual` and
+            without hidden layers, there is no DNN: the embedding is the sum.
         activation: Activation of every layer of the DNN, except the last one if `residual`. (Our choice: tanh.)
         residual: The embedding is sum + DNN(sum). The DNN's last layer and the bigram embeddings are initialized to
             zero, so that training starts at the sum of word embeddings; random bigram embeddings would outweigh the
@@ -82,9 +83,10 @@ class ConvSimDanModel(ConvSimEncoder):
         self.embed_bigrams = bigram_class(config.bigram_buckets, word_size) if config.bigram_buckets else None
         self.token_weights = TokenWeights(config.vocab_size, 1) if config.learned_token_weights else None
         sizes = [word_size, *config.hidden_sizes]
-        output_class = ZeroLinear if config.residual else nn.Linear
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.layers.append(output_class(sizes[-1], config.embedding_size))
+        if config.hidden_sizes or not config.residual:
+            output_class = ZeroLinear if config.residual else nn.Linear
+            self.layers.append(output_class(sizes[-1], config.embedding_size))
         self.post_init()
 
     @can_return_tuple
@@ -170,6 +172,8 @@ class ConvSimDanModel(ConvSimEncoder):
 
     def _apply_layers(self, sums: Tensor) -> Tensor:
         """Maps scaled sums (batch, word_embedding_size) to sentence vectors (batch, embedding_size)."""
+        if not len(self.layers):
+            return sums
         activation = torch.tanh if self.config.activation == "tanh" else F.relu
         *hidden_layers, output_layer = self.layers
         hidden = sums

@@ -50,6 +50,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_best": ("dan", {"embedding_size": 8, **BEST}),
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
+    "dan_sum": ("dan", {"embedding_size": 8, **BEST, "hidden_sizes": []}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
     "dan_single_sum": ("dan", {"single_sum": True}),
     "pretrained": ("pretrained", {"backbone_config": BERT}),
