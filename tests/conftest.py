@@ -2,13 +2,16 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
 # The tests are the same on every machine; CUDA_VISIBLE_DEVICES=0 runs those of test_gpu.py.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import pytest
+import tqdm
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -25,6 +28,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: tests[item.path])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def never_late() -> Iterator[None]:
+    """Let no delayed progress bar appear: a busy machine may need a second for anything, and tests read stderr."""
+    show = tqdm.tqdm.__init__
+
+    def show_undelayed(self: tqdm.tqdm, *args: Any, delay: float = 0, disable: Any = False, **options: Any) -> None:
+        show(self, *args, disable=disable or delay > 0, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tqdm.tqdm, "__init__", show_undelayed)
+        yield
 
 
 @pytest.fixture(scope="session")
