@@ -56,7 +56,7 @@ def in_batch_softmax(
     A share of it may be replaced by the divergence from a teacher's scores (Hinton et al., 2015).
 
     Args:
-        scores: (batch, candidates) score of each candidate response for each input.
+        scores: (batch, candidates) score of each candidate response for each input, multiplied by the model's scale.
         targets: (batch,) index of the true response.
         mask: (batch, candidates) true for candidates to ignore. A teacher scores them, too.
         teacher_scores: (batch, candidates) the teacher's score of each candidate.
