@@ -1,8 +1,9 @@
 """Fixtures for all tests: a tiny tokenizer, built offline, and the folder of real data if there is one."""
 
+import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imp
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import pytest
+import torch
 import tqdm
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -41,6 +43,37 @@ def never_late() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tqdm.tqdm, "__init__", show_undelayed)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Imports all tests without garbage collections: libraries have a million objects, and none becomes garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _imports_are_no_garbage() -> None:
+    """Excludes what earlier tests have imported from garbage collections, which would take half a second each."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _as_many_threads_as_before() -> Iterator[None]:
+    """Restores torch's number of threads: those of several workers wait for each other's cores, which is slow."""
+    threads = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or extension modules warn of objects that are left at exit
 
 
 @pytest.fixture(scope="session")

@@ -50,14 +50,6 @@ def reference(encoder: Encoder, text: str) -> torch.Tensor:
         return encoder.model.encoder(ids, torch.ones_like(ids)).pooler_output
 
 
-@pytest.fixture
-def threads():
-    """Sets the number of threads that torch may use, for one test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 def test_vectors_are_in_the_order_of_the_texts_for_any_batch_size(encoder):
     expected = torch.cat([reference(encoder, text) for text in TEXTS * 50]).numpy()
     for batch_size in (1, 4, 1000):
@@ -68,18 +60,18 @@ def test_vectors_are_in_the_order_of_the_texts_for_any_batch_size(encoder):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3])
-def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny_tokenizer, monkeypatch):
+def test_threads_share_the_texts_and_keep_their_order(kind, count, tiny_tokenizer, monkeypatch):
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     encoder = Encoder(build(kind), tiny_tokenizer)
     expected = torch.cat([reference(encoder, text) for text in TEXTS]).numpy()
-    threads(count)
+    torch.set_num_threads(count)
     vectors = encoder.encode(TEXTS * 60, batch_size=7)
     np.testing.assert_allclose(vectors, np.tile(expected, (60, 1)), atol=1e-6)
     assert "TOKENIZERS_PARALLELISM" not in os.environ
 
 
-def test_stream_yields_vectors_before_it_has_read_all_texts(encoder, threads):
-    threads(2)
+def test_stream_yields_vectors_before_it_has_read_all_texts(encoder):
+    torch.set_num_threads(2)
     read = 0
 
     def endless():
@@ -289,8 +281,8 @@ def threads_of_a_new_thread() -> int:
         return executor.submit(torch.get_num_threads).result()
 
 
-def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, threads, monkeypatch):
-    threads(2)
+def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, monkeypatch):
+    torch.set_num_threads(2)
     seen = []
     encode_window = Encoder._encode_window
 
@@ -333,14 +325,10 @@ def test_half_precision_vectors_have_the_norms_of_float32(kind, dtype, tiny_toke
 )
 @pytest.mark.parametrize("threads", [1, 2])
 def test_text_that_cannot_be_encoded_is_named_by_its_position(text, message, threads, encoder):
-    before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    try:
-        for source in ([*TEXTS * 40, text, *TEXTS], iter([*TEXTS * 40, text, *TEXTS])):
-            with pytest.raises(ValueError, match=message.format(280)):
-                encoder.encode(source, batch_size=20)
-    finally:
-        torch.set_num_threads(before)
+    for source in ([*TEXTS * 40, text, *TEXTS], iter([*TEXTS * 40, text, *TEXTS])):
+        with pytest.raises(ValueError, match=message.format(280)):
+            encoder.encode(source, batch_size=20)
 
 
 def test_texts_may_come_in_any_iterable(encoder):

@@ -125,11 +125,9 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
     # Another processor.
     monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (False, "as this test says"))
     threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        assert run_trainer(preset(**options), "--resume", "true") == 0
-    finally:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(2)
+    assert run_trainer(preset(**options), "--resume", "true") == 0
+    torch.set_num_threads(threads)
     run = read_results(tmp_path / "run")["run"]
     assert run["mixed_precision"] == "bf16" and run["threads"] == threads
 
