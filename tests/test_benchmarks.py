@@ -8,16 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
-import torch
+from transformers import PreTrainedTokenizerFast
 
+from modeling_convsim.encoding import Encoder
 from tests.benchmarks import models
 from tests.benchmarks.__main__ import AREAS, HERE, format_results, read_results
 from tests.benchmarks.adapting import DOMAINS
 from tests.benchmarks.material import Material, prepare, smallest
 from tests.benchmarks.measuring import Benchmark, Contender, alternate, build_entry
+from tests.modeling_convsim.tiny_models import build
 from tests.trainer.evaluation.invented_data import evaluation_data
 
-LARGER = re.compile("_(340|800|1000|1600|3000|10000)(_|$)")
+LARGER = re.compile("_(340|800|1000|1600|2048|3000|10000|steps_4)(_|$)")
 
 
 @pytest.fixture(scope="module")
@@ -29,26 +31,30 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 @pytest.mark.parametrize("area", AREAS)
 def test_the_benchmarks_of_an_area_run(area: str, material: Material) -> None:
-    threads = torch.get_num_threads()
     benchmarks = import_module(f"tests.benchmarks.{area}").BENCHMARKS
     benchmarks = {name: one for name, one in benchmarks.items() if not LARGER.search(name)}  # which differ in size only
     measured = alternate(material, list(benchmarks.values()), repeats=1)
     for name, benchmark in benchmarks.items():
         entry = build_entry(benchmark, measured, "")
         assert math.isfinite(entry["ratio"]) and entry["ratio"] >= 0, name
-    torch.set_num_threads(threads)
 
 
-def test_models_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_measured(
+    tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"1234")
-    encoder = models.UniversalSentenceEncoder()
-    monkeypatch.setattr(models, "BATCH", 64)
     monkeypatch.setattr(models, "REPEATS", 1)
-    measured = models.measure({"use": (encoder, tmp_path)}, evaluation_data(), 20, 0.01)["use"]
-    np.testing.assert_allclose(np.linalg.norm(encoder.encode(["hello"] * 70), axis=1), [1] * 70, rtol=1e-5)
+    encoder = Encoder(build("dan"), tiny_tokenizer)
+    measured = models.measure({"dan": (encoder, tmp_path)}, evaluation_data(), 20, 0.01)["dan"]
     assert measured["response_prediction"]["queries"] == 20 and 0 < measured["cqa"]["test2017"]["map"] <= 1
     assert -1 <= measured["stsb"]["test"]["all"]["pearson"] <= 1
     assert measured["bytes"] == 4 and measured["sentences_per_second"] > 0
+
+
+def test_universal_sentence_encoder_returns_unit_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "BATCH", 2)
+    vectors = models.UniversalSentenceEncoder().encode(["hello", "hi", "the dog"])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1] * 3, rtol=1e-5)
 
 
 def test_the_page_has_a_row_for_each_claim_and_each_domain() -> None:

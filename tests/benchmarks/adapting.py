@@ -125,7 +125,7 @@ def _with_context(system: SentenceEncoder | str, rows: Dataset, queries: Queries
 
 def tuned(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers, with batches of 64 and its usual rate."""
-    model = load_minilm()
+    model = load_minilm() if material.real else SentenceTransformer(str(_folder(material) / "backbone"), device="cpu")
     _train_peer(material, model, rows, epochs=1, batch_size=64, learning_rate=2e-5)
     return [score(SentenceTransformerEncoder(model), queries)]
 

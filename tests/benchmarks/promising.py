@@ -53,7 +53,7 @@ def measure_shuffled(material: Material, pairs: int) -> Values:
 
 
 def _runs(material: Material, pairs: int, shuffled: bool) -> list[dict[str, Any]]:
-    count = material.promise_runs * (2 if shuffled else 1)
+    count = material.promise_runs * (2 if shuffled and material.real else 1)
     domains = DOMAINS if material.real else ("synthetic",)
     runs = [(domain, number) for number in range(count) for domain in domains]
     return [
