@@ -48,12 +48,22 @@ print(json.dumps({name: rows.tolist() for name, rows in vectors.items()}))
 """
 
 
-# Imports every module of the project; prints which could not be imported, by the package that is missing.
+# Imports every module of the project; prints which could not be imported, by the package that is missing, until a
+# folder of more packages is on `sys.path`, and what connected to the network.
 IMPORTER = """
-import json, pkgutil, sys
+import gc, json, pkgutil, sys
 from importlib import import_module
 
-sys.path += json.loads(sys.argv[1])
+gc.disable()  # which saves a second
+connections = []
+
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        connections.append(f"{event} {arguments[1:]}")
+
+sys.addaudithook(watch)
+*paths, more = json.loads(sys.argv[1])
+sys.path += paths
 missing = {}
 for package in map(import_module, ("modeling_convsim", "data_scripts", "trainer")):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -61,7 +71,10 @@ for package in map(import_module, ("modeling_convsim", "data_scripts", "trainer"
             import_module(module.name)
         except ModuleNotFoundError as error:
             missing.setdefault(error.name, []).append(module.name)
-print(json.dumps(missing))
+sys.path.append(more)
+for name in sum(missing.values(), []):
+    import_module(name)
+print(json.dumps({"missing": missing, "connections": connections}))
 """
 
 
@@ -182,12 +195,16 @@ def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
 
 def test_adapt_installs_what_all_modules_import(wheel: Path, tmp_path: Path) -> None:
     """All but reading dumps and finding near duplicates, whose packages are in the extra `train`."""
-    link_installed(required(wheel, "adapt") | {"duckdb"}, tmp_path)  # of ibis-framework[duckdb]
-    argument = json.dumps([str(ROOT), str(tmp_path)])
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", IMPORTER, argument], capture_output=True, text=True)
+    folders = adapt, train = tmp_path / "adapt", tmp_path / "train"
+    for folder, names in ((adapt, required(wheel, "adapt") | {"duckdb"}), (train, {"msgspec", "rensa"})):
+        folder.mkdir()
+        link_installed(names, folder)  # duckdb is of ibis-framework[duckdb]
+    command = [sys.executable, "-I", "-S", "-c", IMPORTER, json.dumps([str(ROOT), *map(str, folders)])]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "0"})
     assert done.returncode == 0, done.stderr[-2000:]
-    missing = json.loads(done.stdout)
-    assert set(missing) == {"msgspec", "rensa"} <= required(wheel, "train")
+    printed = json.loads(done.stdout)
+    assert set(printed["missing"]) == {"msgspec", "rensa"} <= required(wheel, "train")
+    assert printed["connections"] == []
 
 
 def test_wheel_encodes_where_only_its_dependencies_are_installed(
