@@ -12,15 +12,12 @@ from safetensors.torch import load_file
 from tests.forking import run_machines, run_python, run_ranks
 from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.training.distributed_gradients import TASKS
-from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
+from tests.trainer.training.tiny_runs import RUN, losses, read_losses
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ALTERED = SCRIPT.with_name("altered_run.py")
 # The loss does not depend on the bias of the responses: its gradient is rounding noise, which Adam scales up.
 NOISE = "response_head.layers.1.bias"
-LAUNCH = (
-    "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
-)
 
 
 def assert_close_models(expected: Path, actual: Path) -> None:
@@ -30,12 +27,9 @@ def assert_close_models(expected: Path, actual: Path) -> None:
         torch.testing.assert_close(others[name], value, rtol=0, atol=1e-3)
 
 
-def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_of_one(two_process_preset, tmp_path):
+def test_two_processes_reproduce_the_losses_and_averages_of_one(two_process_preset, tmp_path):
     averaged = ("--max_steps", "20", "--average_from", "0.4")
-    command = ["-m", *LAUNCH.split(), RUN, two_process_preset, "--output_dir", tmp_path / "two", "--num_processes", "2"]
-    command += averaged
-    environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    (done,) = run_python([command], environments=[environment])
+    done = run_ranks(RUN, two_process_preset, "--output_dir", tmp_path / "two", "--num_processes", "2", *averaged)
     assert done.returncode == 0, done.stdout
     one = losses(two_process_preset, tmp_path / "one", *averaged)
     assert read_losses(tmp_path / "two") == pytest.approx(one, rel=1e-5)
