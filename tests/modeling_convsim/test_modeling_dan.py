@@ -21,6 +21,9 @@ def reference_embedding(model: ConvSimDanModel, sentence: list[int]) -> np.ndarr
         for first, second in pairwise(sentence):
             bucket = (first * 1_000_003 + second) % 2_147_483_647 % config.bigram_buckets
             total += weights["embed_bigrams.weight"][bucket] / np.sqrt(len(sentence) - (not config.single_sum))
+    if config.dynamic_tanh:
+        scale, gain, bias = (weights[f"dynamic_tanh.{name}"] for name in ("scale", "gain", "bias"))
+        total = gain * np.tanh(scale * total) + bias
     if config.residual and not config.hidden_sizes:
         return total / (np.linalg.norm(total) or 1)
     hidden = total
@@ -34,7 +37,7 @@ def reference_embedding(model: ConvSimDanModel, sentence: list[int]) -> np.ndarr
     return hidden / np.linalg.norm(hidden)
 
 
-@pytest.mark.parametrize("kind", ["dan", "dan_best", "dan_sum", "dan_words", "dan_single_sum"])
+@pytest.mark.parametrize("kind", ["dan", "dan_best", "dan_sum", "dan_tanh", "dan_words", "dan_single_sum"])
 def test_agrees_with_a_loop_over_sentences_in_float64(kind):
     model = build(kind).encoder
     expected = np.stack([reference_embedding(model, sentence) for sentence in SENTENCES])

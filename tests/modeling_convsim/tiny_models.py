@@ -51,6 +51,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
     "dan_sum": ("dan", {"embedding_size": 8, **BEST, "hidden_sizes": []}),
+    "dan_tanh": ("dan", {"embedding_size": 8, **BEST, "hidden_sizes": [], "dynamic_tanh": True}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
     "dan_single_sum": ("dan", {"single_sum": True}),
     "pretrained": ("pretrained", {"backbone_config": BERT}),

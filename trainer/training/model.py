@@ -334,11 +334,12 @@ def transformer_from_dan(
     Raises:
         InputError: the DAN is not one of residual sums of words, or `model_config` contradicts it or is invalid.
     """
-    if not dan.config.residual or dan.config.bigram_buckets or dan.config.activation != "tanh":
+    config = dan.config
+    if not config.residual or config.bigram_buckets or config.activation != "tanh" or config.dynamic_tanh:
         raise InputError(
-            f"initialize_from: {source} is a DAN that has bigrams, has another activation than tanh or is not "
-            "residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: tanh, "
-            "such as best_dan"
+            f"initialize_from: {source} is a DAN that has bigrams, a dynamic tanh or another activation than tanh, or "
+            "is not residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: "
+            "tanh, such as best_dan"
         )
     shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}
     shared |= {name: getattr(dan.config, name) for name in ("residual", "learned_token_weights", "hidden_sizes")}
