@@ -68,6 +68,16 @@ def test_residual_dan_is_initialized_to_the_sum_of_words():
     torch.testing.assert_close(model(**pack([[5, 6, 7]])).pooler_output[0], total / total.norm())
 
 
+def test_a_dynamic_tanh_starts_near_the_sum_of_words():
+    with torch.device("meta"):
+        model = ConvSimDanModel(
+            ConvSimDanConfig(**DAN | {"hidden_sizes": []}, embedding_size=8, residual=True, dynamic_tanh=True)
+        )
+    model = model.to_empty(device="cpu").init_weights() or model
+    sums = torch.linspace(-0.1, 0.1, 8).unsqueeze(0)
+    torch.testing.assert_close(model.dynamic_tanh(sums), sums, rtol=0.02, atol=0)
+
+
 def test_token_weights_of_initial_and_added_tokens_are_one():
     model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, learned_token_weights=True))
     assert (model.token_weights.weight == 1).all()

@@ -230,10 +230,11 @@ def test_a_transformer_starts_at_the_embeddings_and_heads_of_a_dan(tiny_tokenize
         (
             {"bigram_buckets": 4},
             {},
-            "has bigrams, has another activation than tanh or is not residual; a Transformer starts from a DAN with",
+            "has bigrams, a dynamic tanh or another activation than tanh, or is not residual; a Transformer starts from",
         ),
+        ({"hidden_sizes": [], "dynamic_tanh": True}, {}, "has bigrams, a dynamic tanh"),
         ({"residual": False}, {}, "or is not residual"),
-        ({"activation": "relu"}, {}, "has another activation than tanh"),
+        ({"activation": "relu"}, {}, "another activation than tanh"),
         (
             {},
             {"embedding_size": 12},
