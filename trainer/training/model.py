@@ -337,8 +337,8 @@ def transformer_from_dan(
     config = dan.config
     if not config.residual or config.bigram_buckets or config.activation != "tanh" or config.dynamic_tanh:
         raise InputError(
-            f"initialize_from: {source} is a DAN that has bigrams, a dynamic tanh or another activation than tanh, or is "
-            "not residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: "
+            f"initialize_from: {source} is a DAN that has bigrams, a dynamic tanh or another activation than tanh, or "
+            "is not residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: "
             "tanh, such as best_dan"
         )
     shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}

@@ -230,7 +230,7 @@ def test_a_transformer_starts_at_the_embeddings_and_heads_of_a_dan(tiny_tokenize
         (
             {"bigram_buckets": 4},
             {},
-            "has bigrams, a dynamic tanh or another activation than tanh, or is not residual; a Transformer starts from",
+            "has bigrams, a dynamic tanh or another activation than tanh, or is not residual; a Transformer starts",
         ),
         ({"hidden_sizes": [], "dynamic_tanh": True}, {}, "has bigrams, a dynamic tanh"),
         ({"residual": False}, {}, "or is not residual"),
