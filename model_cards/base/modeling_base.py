@@ -43,6 +43,20 @@ class TokenWeights(nn.Embedding):
     """One learned weight per token, (vocab_size, 1), initialized to one."""
 
 
+class DynamicTanh(nn.Module):
+    """`gain * tanh(scale * x) + bias` of each dimension; in a new model nearly x, where x is small."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.empty(size))
+        self.gain = nn.Parameter(torch.empty(size))
+        self.bias = nn.Parameter(torch.empty(size))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Maps vectors (batch, size) to vectors of the same shape."""
+        return self.gain * torch.tanh(self.scale * vectors) + self.bias
+
+
 def normalize(vectors: Tensor) -> Tensor:
     """L2-normalizes vectors (batch, dimensions); a zero vector stays zero.
 
@@ -144,6 +158,10 @@ class ConvSimPreTrainedModel(PreTrainedModel):
             init.zeros_(module.weight)
         elif isinstance(module, (TokenWeights, nn.LayerNorm)):
             init.ones_(module.weight)
+        elif isinstance(module, DynamicTanh):
+            init.constant_(module.scale, 2.0)
+            init.constant_(module.gain, 0.5)
+            init.zeros_(module.bias)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
+from .modeling_base import ConvSimEncoder, DynamicTanh, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
 from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
@@ -25,11 +25,15 @@ class ConvSimDanConfig(ConvSimConfig):
         word_embedding_size: Dimensions of word and bigram embeddings.
         bigram_buckets: Rows of the embedding matrix into which bigrams are hashed; 0 disables bigrams. (The paper
             learns bigram embeddings without saying how it numbers them; the hash is our choice.)
-        hidden_sizes: Units of the DNN's hidden layers. Its output layer has `embedding_size` units.
+        hidden_sizes: Units of the DNN's hidden layers. Its output layer has `embedding_size` units. With `residual` and
+            without hidden layers, there is no DNN: the embedding is the sum.
         activation: Activation of every layer of the DNN, except the last one if `residual`. (Our choice: tanh.)
         residual: The embedding is sum + DNN(sum). The DNN's last layer and the bigram embeddings are initialized to
             zero, so that training starts at the sum of word embeddings; random bigram embeddings would outweigh the
             words that two sentences share. Requires `embedding_size` equal to `word_embedding_size`. Not in the paper.
+        dynamic_tanh: In place of a DNN, the embedding is `gain * tanh(scale * sum) + bias`, with learned vectors (Zhu
+            et al., 2025, "Transformers without normalization", section 4, where the scale is one number). Requires
+            `residual` and no hidden layers. Not in the paper.
         token_dropout: Probability, in [0, 1), that a word or bigram is left out of the sums during training; the others
             are multiplied by 1 / (1 - probability). It reduces memorization of training pairs. Not in the paper.
         learned_token_weights: Multiply every word embedding by a learned weight of its token. Not in the paper.
@@ -46,6 +50,7 @@ class ConvSimDanConfig(ConvSimConfig):
     hidden_sizes: list[int] = field(default_factory=lambda: [300, 300])
     activation: Literal["tanh", "relu"] = "tanh"
     residual: bool = False
+    dynamic_tanh: bool = False
     token_dropout: float | int = 0.0
     learned_token_weights: bool = False
     single_sum: bool = False
@@ -62,6 +67,8 @@ class ConvSimDanConfig(ConvSimConfig):
                 f"residual adds the sum of word embeddings to the output: embedding_size is {self.embedding_size}, "
                 f"expected word_embedding_size {self.word_embedding_size}"
             )
+        if self.dynamic_tanh and (self.hidden_sizes or not self.residual):
+            raise ValueError("dynamic_tanh takes the place of the DNN: set residual: true and hidden_sizes: []")
 
 
 def hash_bigrams(first: Tensor, second: Tensor, buckets: int) -> Tensor:
@@ -81,10 +88,12 @@ class ConvSimDanModel(ConvSimEncoder):
         bigram_class = ZeroEmbedding if config.residual else nn.Embedding
         self.embed_bigrams = bigram_class(config.bigram_buckets, word_size) if config.bigram_buckets else None
         self.token_weights = TokenWeights(config.vocab_size, 1) if config.learned_token_weights else None
+        self.dynamic_tanh = DynamicTanh(word_size) if config.dynamic_tanh else None
         sizes = [word_size, *config.hidden_sizes]
-        output_class = ZeroLinear if config.residual else nn.Linear
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.layers.append(output_class(sizes[-1], config.embedding_size))
+        if config.hidden_sizes or not config.residual:
+            output_class = ZeroLinear if config.residual else nn.Linear
+            self.layers.append(output_class(sizes[-1], config.embedding_size))
         self.post_init()
 
     @can_return_tuple
@@ -170,6 +179,10 @@ class ConvSimDanModel(ConvSimEncoder):
 
     def _apply_layers(self, sums: Tensor) -> Tensor:
         """Maps scaled sums (batch, word_embedding_size) to sentence vectors (batch, embedding_size)."""
+        if self.dynamic_tanh is not None:
+            return self.dynamic_tanh(sums)
+        if not len(self.layers):
+            return sums
         activation = torch.tanh if self.config.activation == "tanh" else F.relu
         *hidden_layers, output_layer = self.layers
         hidden = sums
