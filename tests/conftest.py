@@ -33,8 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def never_late() -> Iterator[None]:
-    """Let no delayed progress bar appear: a busy machine may need a second for anything, and tests read stderr."""
+def _no_delayed_progress() -> Iterator[None]:
+    """Lets no delayed progress bar appear: a busy machine may need a second for anything, and tests read stderr."""
     show = tqdm.tqdm.__init__
 
     def show_undelayed(self: tqdm.tqdm, *args: Any, delay: float = 0, disable: Any = False, **options: Any) -> None:

@@ -88,8 +88,8 @@ def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
     benchmarks = load_benchmarks()
     lines = [
         "# Speed and memory", "",
-        "Medians of three alternating runs, each in a process of its own, and the 95% interval of their ratio. `make",
-        f"bench` writes this file; its last run was on: {machine}.",
+        "Medians of up to three alternating runs, each in a process of its own, and the 95% interval of their ratio.",
+        f"`make bench` writes this file; its last run was on: {machine}.",
         f"Measured commits: {', '.join(dict.fromkeys(entry['commit'] for entry in results.values()))}.", "",
         "| name | what | ours | peer | peer's name | unit | ratio | required | met |", "|" + "---|" * 9,
     ]  # fmt: skip

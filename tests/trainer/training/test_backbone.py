@@ -264,6 +264,13 @@ def test_adapters_change_linear_layers_by_matrices_of_low_rank(run_trainer, pres
     assert {int(torch.linalg.matrix_rank(after[name] - before[name], rtol=1e-3)) for name in changed} == {2}
 
 
+def test_adapters_need_a_pretrained_encoder(tiny_tokenizer, tmp_path):
+    folder = str(save(build("dan"), tiny_tokenizer, tmp_path))
+    arguments = build_arguments(initialize_from=folder, lora_rank=2, tasks={"response_prediction": 1}, pairs=["p"])
+    with pytest.raises(InputError, match="lora_rank: the model of initialize_from is no pretrained encoder"):
+        build_model(arguments, tiny_tokenizer)
+
+
 def test_the_prompts_of_a_run_are_those_of_its_model(tmp_path):
     files = sentence_transformer("mean") | {"config_sentence_transformers": PROMPTS}
     folder = save_backbone(tmp_path / "backbone", **files)
