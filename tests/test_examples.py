@@ -106,7 +106,6 @@ def test_the_notebook_runs(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "examples").mkdir()
     (tmp_path / log).rename(tmp_path / "examples" / log)
     monkeypatch.chdir(tmp_path / "examples")
-    AcceleratorState._reset_state(reset_partial_state=True)
     namespace: dict[str, object] = {}
     for cell in _code_cells():
         exec("".join(cell["source"]).replace('["Tom", "Elena", "Priya"]', '["Tom"]'), namespace)

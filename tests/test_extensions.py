@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from accelerate.state import AcceleratorState
 
 import modeling_convsim
 from data_scripts.__main__ import main as prepare
@@ -69,7 +68,6 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     }
     preset.write_text(yaml.safe_dump(options))
     monkeypatch.setattr(sys, "argv", ["trainer/run.py", str(preset)])
-    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     assert run.main() == 0
     results = json.loads((folder / "results.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -332,9 +332,10 @@ def build(index: ReplyIndex, feedback: BinaryIO | None = None) -> gr.Blocks:
         )
         with gr.Tab(tab):
             _add_suggestions(index, feedback is not None)
-        with gr.Tab("Similarity"):
+        # Rendered before they are shown: otherwise Gradio may overwrite what is typed at once.
+        with gr.Tab("Similarity", render_children=True):
             _add_similarity(index)
-        with gr.Tab("Nearest"):
+        with gr.Tab("Nearest", render_children=True):
             _add_nearest(index)
         _add_api(index, feedback)
     return page

@@ -4,7 +4,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from accelerate.state import AcceleratorState
 from datasets import Dataset
 
 from tests.modeling_convsim.tiny_models import build
@@ -37,5 +36,4 @@ def adapted_pairs(tmp_path) -> Path:
     rows = [{"input": one, "response": two, "thread": one, "source": "s"} for one, two in CHATS]
     (tmp_path / "data").mkdir()
     Dataset.from_list(rows).to_parquet(tmp_path / "data" / "train-00000-of-00001.parquet")
-    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     return tmp_path / "data"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from accelerate.state import AcceleratorState
 
 from data_scripts.chats.conversations import ConversationOptions
 from data_scripts.files.errors import InputError
@@ -34,7 +33,6 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
     """The words of a command line for chats."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
-    AcceleratorState._reset_state(reset_partial_state=True)
 
     def words(chats: list[list[str]], *more: str, output: str = "run") -> list[str]:
         file = write_chats(tmp_path / "support.csv", chats)

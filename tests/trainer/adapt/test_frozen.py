@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from data_scripts.chats.conversations import ConversationOptions
 from data_scripts.files.folders import write_record
@@ -87,7 +86,6 @@ def backbone(tmp_path, base, monkeypatch) -> str:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONVSIM_BASE", base)  # whose language is not known
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
-    AcceleratorState._reset_state(reset_partial_state=True)
     return str(save_backbone(tmp_path / "backbone"))
 
 

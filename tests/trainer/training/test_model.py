@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
@@ -254,7 +253,6 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
     config = ConvSimDanConfig(**sizes, token_dropout=0.5, response_hidden_sizes=[3], nli_hidden_size=3)
     ConvSimDanForMultitask(config).save_pretrained(tmp_path)
     arguments = Arguments(initialize_from=str(tmp_path))
-    AcceleratorState._reset_state(reset_partial_state=True)
     trainable = TrainableModel(build_model(arguments, tiny_tokenizer), arguments, Accelerator(cpu=True))
 
     def varies() -> bool:

@@ -7,7 +7,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
@@ -21,10 +20,8 @@ BATCH = {"input_ids": torch.tensor([3, 3, 7, 1, 2]), "cu_seqlens": torch.tensor(
 
 
 @pytest.fixture
-def accelerator() -> Iterator[Accelerator]:
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield Accelerator(cpu=True)
-    AcceleratorState._reset_state(reset_partial_state=True)
+def accelerator() -> Accelerator:
+    return Accelerator(cpu=True)
 
 
 def new_model() -> ConvSimDanForMultitask:
