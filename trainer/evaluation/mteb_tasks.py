@@ -1,21 +1,33 @@
-"""Evaluate a model with MTEB's code on local data, compare with our scores, and write results in MTEB's format.
+"""Evaluate a model with MTEB's code, compare with our scores where there are any, and write results in MTEB's format.
 
-There are two tasks: MTEB's STSBenchmark, and response prediction as a retrieval task, with the queries and candidates
-of `python -m trainer.evaluation`. MTEB loads the folder with sentence-transformers.
+On local data: MTEB's STSBenchmark, response prediction as a retrieval task, with the queries and candidates of
+`python -m trainer.evaluation`, and the intents of messages. From the Hub, any text task of MTEB, by name. MTEB loads
+the folder with sentence-transformers.
+
+Examples: python -m trainer.evaluation.mteb_tasks MODEL --intents data/intents --shots 1 5
+          python -m trainer.evaluation.mteb_tasks MODEL --tasks Banking77Classification.v2 --shots 1 5
+          python -m trainer.evaluation.mteb_tasks MODEL --tasks LoCoMo LongMemEval REALTALK TMD MemBench ConvoMem
+
+The last line names LMEB's tasks on dialogs (Zhao et al., 2026, arXiv:2603.12572).
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
+from collections import Counter
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
+from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.extras import import_extra
+from data_scripts.files.hub import hub_errors
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, evaluate_response_prediction, queries_of
 from trainer.evaluation.stsb import evaluate_stsb
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 SPLITS = {"dev": "validation", "test": "test"}
-REPLIES = "ConvSimReplies"
+REPLIES, INTENTS = "ConvSimReplies", "ConvSimIntents"
 # MTEB's name of a score -> ours. An input has a single true reply, so that P@N is a hit rate.
 SCORES = {
     "cosine_pearson": "pearson",
@@ -37,12 +49,12 @@ SCORES = {
 
 
 class ComparedScore(NamedTuple):
-    """One score, computed by MTEB and by us."""
+    """One score, computed by MTEB, and by us if we have it."""
 
     task: str
     name: str
     mteb: float
-    ours: float
+    ours: float | None = None
 
 
 def import_mteb() -> Any:
@@ -98,8 +110,90 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
     return task
 
 
+def intents_task(intents: DatasetDict, split: str) -> Any:
+    """Messages and their intents as a classification task of MTEB: logistic regression on few messages of each intent.
+
+    Args:
+        intents: the splits `train`, of whose messages it samples ten times, and `split`; columns `text` and `label`.
+        split: what the accuracy is that of.
+    """
+    import_mteb()
+    from mteb.abstasks import AbsTaskClassification
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    class Intents(AbsTaskClassification):
+        metadata = TaskMetadata(
+            name=INTENTS,
+            description="The intents of messages, from few examples of each.",
+            dataset={"path": "local", "revision": "1"},
+            type="Classification",
+            category="t2c",
+            modalities=["text"],
+            eval_splits=[split],
+            eval_langs=["eng-Latn"],
+            main_score="accuracy",
+        )
+
+    task = Intents()
+    task.dataset, task.data_loaded = intents, True
+    return task
+
+
+def public_tasks(names: Sequence[str]) -> list[Any]:
+    """Tasks of MTEB by their names, with their data from the Hub.
+
+    Raises:
+        InputError: there is no such task, or its data cannot be downloaded.
+    """
+    mteb, tasks = import_mteb(), []
+    for name in names:
+        try:
+            tasks.append(mteb.get_task(name))
+        except KeyError as error:
+            raise InputError(
+                f"--tasks {name}: MTEB has no such task ({str(error.args[0]).removeprefix('KeyError: ')})"
+            ) from error
+    for name, task in zip(names, tasks, strict=True):
+        if list(task.modalities) != ["text"]:
+            raise InputError(f"--tasks {name}: reads {', '.join(task.modalities)}; expected a task on texts alone")
+        with hub_errors(task.metadata.dataset["path"]):
+            task.load_data()
+    return tasks
+
+
+def with_shots(tasks: Sequence[Any], shots: Sequence[int]) -> list[Any]:
+    """Each classification task once for each number of examples of a label; other tasks as they are.
+
+    Raises:
+        InputError: there are numbers, but no classification task.
+    """
+    from mteb.abstasks import AbsTaskClassification
+
+    if not shots:
+        return list(tasks)
+    if not any(isinstance(task, AbsTaskClassification) for task in tasks):
+        raise InputError("--shots: no task is a classification; add --intents or one of --tasks, or drop --shots")
+    chosen = []
+    for task in tasks:
+        if not isinstance(task, AbsTaskClassification):
+            chosen.append(task)
+            continue
+        for count in shots:
+            few = copy.copy(task)
+            few.samples_per_label = count
+            few.metadata = task.metadata.model_copy(update={"name": f"{task.metadata.name}.{count}-shot"})
+            chosen.append(few)
+    return chosen
+
+
 def evaluate(
-    model: str, output: Path, *, stsb: Dataset | None, queries: ResponseQueries | None, split: str
+    model: str,
+    output: Path,
+    *,
+    stsb: Dataset | None = None,
+    queries: ResponseQueries | None = None,
+    split: str,
+    others: Sequence[Any] = (),
 ) -> list[ComparedScore]:
     """Run MTEB on a model, write TASK.json of every task and model_meta.json to `output`; compare its scores with ours.
 
@@ -109,6 +203,7 @@ def evaluate(
         stsb: pairs of STS-B, or None to skip it.
         queries: those of response prediction, or None to skip it.
         split: MTEB's name of the split that they come from, "validation" or "test".
+        others: further tasks, of which only MTEB's main score is returned, the mean over their splits and subsets.
 
     Raises:
         InputError: MTEB or the model is missing, or the model needs its own code.
@@ -118,7 +213,8 @@ def evaluate(
     from trainer.encoders.loading import load_encoder
 
     mteb, encoder = import_mteb(), load_encoder(model)
-    tasks, ours = [], {}
+    tasks: list[Any] = [*others]
+    ours: dict[str, Any] = {}
     if stsb is not None:
         tasks.append(stsb_task(stsb, split))
         ours["STSBenchmark"] = evaluate_stsb(encoder, {split: stsb}, "cosine")[split]["all"]
@@ -137,9 +233,13 @@ def evaluate(
     output.mkdir(parents=True, exist_ok=True)
     meta = json.dumps(evaluated.mteb_model_meta.to_dict(), default=str, indent=2)
     (output / "model_meta.json").write_text(meta + "\n", encoding="utf-8")
+    main_scores = {task.metadata.name: task.metadata.main_score for task in others}
     compared = []
     for result in results:
         result.to_disk(output / f"{result.task_name}.json")
+        if result.task_name not in ours:
+            compared.append(ComparedScore(result.task_name, main_scores[result.task_name], result.get_score()))
+            continue
         (scores,) = result.scores[split]
         own = ours[result.task_name]
         compared += [
@@ -163,7 +263,19 @@ def build_parser() -> ArgumentParser:
         "--pairs", metavar="SOURCE", help="folder or Hub id of conversation pairs, for response prediction"
     )
     parser.add_argument(
-        "--split", choices=list(SPLITS), default="test", help="split of both datasets (default: %(default)s)"
+        "--intents", metavar="SOURCE", help="folder or Hub id of messages and their intents, in columns text and label"
+    )
+    parser.add_argument("--tasks", nargs="+", default=[], metavar="NAME", help="tasks of MTEB, with data from the Hub")
+    parser.add_argument(
+        "--shots",
+        nargs="+",
+        type=whole_number(1),
+        default=[],
+        metavar="N",
+        help="examples of each label that a classification is trained on (default: MTEB's, 8); its name ends in N-shot",
+    )
+    parser.add_argument(
+        "--split", choices=list(SPLITS), default="test", help="split of local datasets (default: %(default)s)"
     )
     parser.add_argument(
         "-o",
@@ -182,16 +294,22 @@ def run(args: Namespace) -> int:
         InputError: a package, a model or a dataset is missing.
     """
     import_mteb()  # fails before any work is done
-    if not (args.stsb or args.pairs):
-        raise InputError("no data to evaluate on; name STS-B with --stsb or conversation pairs with --pairs")
+    if not (args.stsb or args.pairs or args.intents or args.tasks):
+        raise InputError(
+            "no data to evaluate on; name STS-B with --stsb, conversation pairs with --pairs, messages and their "
+            "intents with --intents, or MTEB's --tasks"
+        )
     if args.output is None and not Path(args.model).is_dir():
         raise InputError(f"{args.model} is not a local folder; name a folder for the results with -o")
     split = SPLITS[args.split]
     pairs = _split(load_kind("pairs", args.pairs), split, args.pairs) if args.pairs else None
     queries = queries_of(pairs) if pairs is not None else None
     stsb = _split(load_kind("stsb", args.stsb), split, args.stsb) if args.stsb else None
+    others = [intents_task(_load_intents(args.intents, split, args.shots), split)] if args.intents else []
+    others += public_tasks(args.tasks)
+    others = with_shots(others, args.shots)
     output = args.output or Path(args.model, "mteb")
-    print(format_scores(evaluate(args.model, output, stsb=stsb, queries=queries, split=split)))
+    print(format_scores(evaluate(args.model, output, stsb=stsb, queries=queries, split=split, others=others)))
     print(f"saved in {output}")
     return 0
 
@@ -202,10 +320,37 @@ def _split(splits: DatasetDict, split: str, source: str) -> Dataset:
     return splits[split]
 
 
+def _load_intents(source: str, split: str, shots: Sequence[int]) -> DatasetDict:
+    """Load messages and their intents; each intent needs as many training messages as the largest number of shots."""
+    from datasets import Dataset
+
+    splits = load_columns(source, ("text", "label"))
+    intents = type(splits)({name: _split(splits, name, source) for name in ("train", split)})
+    for name, rows in intents.items():
+        empty = [number for number, row in enumerate(rows, start=1) if None in (row["text"], row["label"])]
+        if empty:
+            raise InputError(f"{source}: split {name}: row {empty[0]:,} has no text or no label")
+    counts = Counter(intents["train"]["label"])
+    rarest, count = min(counts.items(), key=itemgetter(1))
+    if count < max(shots, default=1):
+        raise InputError(
+            f"{source}: the intent {rarest!r} has {count} training message{'s' if count > 1 else ''}, fewer than "
+            f"--shots {max(shots)}"
+        )
+    numbers = {label: number for number, label in enumerate(sorted({*counts, *intents[split]["label"]}, key=str))}
+    for name, rows in intents.items():
+        labels = [numbers[label] for label in rows["label"]]
+        intents[name] = Dataset.from_dict({"text": [*map(str, rows["text"])], "label": labels})
+    return intents
+
+
 def format_scores(scores: Sequence[ComparedScore]) -> str:
     """A table with one line for each score."""
-    lines = [f"{'task':<16}{'score':<18}{'mteb':>10}{'ours':>10}"]
-    lines += [f"{one.task:<16}{one.name:<18}{one.mteb:>10.6f}{one.ours:>10.6f}" for one in scores]
+    width = max(len(one.task) for one in scores) + 2
+    lines = [f"{'task':<{width}}{'score':<18}{'mteb':>10}{'ours':>10}"]
+    for one in scores:
+        ours = "" if one.ours is None else f"{one.ours:>10.6f}"
+        lines.append(f"{one.task:<{width}}{one.name:<18}{one.mteb:>10.6f}{ours}")
     return "\n".join(lines)
 
 
