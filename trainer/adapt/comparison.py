@@ -230,8 +230,10 @@ def describe_gain(comparison: Comparison, is_adapted: bool, share: float | None 
     outcome += f"; joined with the project's own base, whose share in a score is {share:g}" if share else ""
     if not comparison.adapted:
         return outcome
-    others = [f"{each[METRIC]:.3f} ({SYSTEMS.get(name, name)})" for name, each in comparison.baselines.items()]
-    return f"{outcome}: P@1 {comparison.adapted[METRIC]:.3f}; {', '.join(others)}"
+    scores = {name: each[METRIC] for name, each in [("adapted", comparison.adapted), *comparison.baselines.items()]}
+    chosen = scores.pop("adapted" if is_adapted or share else "base")
+    others = [f"{value:.3f} ({SYSTEMS.get(name, name)})" for name, value in scores.items()]
+    return f"{outcome}: P@1 {chosen:.3f}; {', '.join(others)}"
 
 
 def _value(scores: dict[str, Any], name: str, sign: str = "") -> str:

@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import comparison
-from trainer.adapt.comparison import PEER, Comparison, compare, format_comparison
+from trainer.adapt.comparison import PEER, Comparison, compare, describe_gain, format_comparison
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.ranking import Ranks
@@ -92,6 +92,16 @@ def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(en
     text = format_comparison(result)
     assert "the real reply ranks first among 30, for 30 held-out messages (test)" in text
     assert f"  {'the base':<30} {base.mean():6.3f}  [" in text and f"{part['gain']:+6.3f}  [" in text
+
+
+def test_one_line_has_the_score_of_the_model_that_is_kept():
+    result = Comparison({"p_at_1": 0.5}, {"base": {"p_at_1": 0.25}, PEER: {"p_at_1": 0.75}}, {})
+    assert describe_gain(result, is_adapted=True) == f"adapted: P@1 0.500; 0.250 (the base), 0.750 ({PEER})"
+    kept = "the base as it is, because adapting did not help for certain"
+    assert describe_gain(result, is_adapted=False) == f"{kept}: P@1 0.250; 0.500 (adapted), 0.750 ({PEER})"
+    joined = f"{kept}; joined with the project's own base, whose share in a score is 0.5"
+    assert describe_gain(result, False, 0.5).startswith(f"{joined}: P@1 0.500; 0.250 (the base)")
+    assert describe_gain(Comparison({}, {}, {}), is_adapted=True) == "adapted"
 
 
 def test_suggestions_are_right_by_the_judge_and_ours_come_first(encoders):
