@@ -186,7 +186,7 @@ def check_log(log: ChatLog) -> None:
                 "general/2024-01-31.json, nor WhatsApp's .zip, which contains one chat as .txt; name the files in it "
                 "instead"
             )
-    if remedy := _REMEDIES.get(path.suffix.lower()):
+    if path.is_file() and (remedy := _REMEDIES.get(path.suffix.lower())):
         raise InputError(f"{path}: {remedy}")
     check_records(path, (*FORMS, *suffixes(), ".zip"))
 

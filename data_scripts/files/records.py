@@ -114,9 +114,7 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
     Raises:
         InputError: the file is missing, empty or has an unknown suffix.
     """
-    if form_of(path) == ".tar":
-        if not path.is_file():
-            raise InputError(f"{path}: cannot be read (no such file); check the path")
+    if form_of(path) == ".tar" and path.is_file():
         return
     check_file(path, forms)
     if form_of(path) not in forms:

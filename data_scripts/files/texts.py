@@ -96,6 +96,10 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
     Raises:
         InputError: the file is missing, empty, a pipe, or has an unknown suffix.
     """
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if path.is_fifo():
         raise InputError(f"{path}: a pipe, which can be read only once; write it to a file first, and name that file")
     if path.suffix not in (*forms, *UNPACK):
@@ -103,10 +107,6 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: unknown kind of file; expected a name that ends in {known}")
     if path.with_suffix("").suffix == ".tar":
         raise InputError(f"{path}: an archive of several files; unpack it and name the files in it")
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if not size:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 

@@ -45,7 +45,8 @@ def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[st
             row).
     """
     if file != "-" and not Path(file).is_file():
-        raise ValueError(f"{file}: file not found")
+        problem = "not a file; to read a pipe, give - and redirect it" if Path(file).exists() else "file not found"
+        raise ValueError(f"{file}: {problem}")
     if is_table(file):
         texts = _column(Path(file), column, remedy)
     else:

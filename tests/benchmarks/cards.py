@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,32 @@ def plot_models() -> Figure:
     return figure
 
 
+def plot_curve() -> Figure:
+    """Scores on test of reddit_dan, trained anew on more and more conversation pairs, and published ones."""
+    figure = Figure(figsize=(8, 3.5), layout="constrained")
+    panel = figure.subplots()
+    runs = sorted((run for run in read_runs().values() if "training_pairs" in run), key=itemgetter("training_pairs"))
+    pairs = [run["training_pairs"] for run in runs]
+    for label, results, name, color in (
+        ("STS-B, Pearson's r", [run["stsb"]["test"]["all"] for run in runs], "pearson", "C1"),
+        ("P@1, replies on Reddit", [run["response_prediction"] for run in runs], "p_at_1", "C0"),
+    ):
+        values = [each[name] for each in results]
+        ends = [each[f"{name}_interval"] for each in results]
+        errors = [[value - low, high - value] for value, (low, high) in zip(values, ends, strict=True)]
+        panel.errorbar(pairs, values, list(zip(*errors, strict=True)), fmt=f"o-{color}", capsize=2, label=label)
+    for label, published, value, shift in (
+        ("Yang et al. (2018), DAN: P@1", 6e8, 0.561, -14),
+        ("PolyAI (2019), n-grams: P@1,\non its own Reddit data", 6.54e8, 0.613, 6),
+    ):
+        panel.plot(published, value, "*k")
+        panel.annotate(label, (published, value), xytext=(0, shift), textcoords="offset points", fontsize=8, ha="right")
+    panel.set_xscale("log")
+    panel.set_xlabel("conversation pairs to train on")
+    panel.legend(fontsize=8, loc="upper left")
+    return figure
+
+
 def plot_pairs() -> Figure:
     """P@1 on own chats against the number of pairs, with earlier turns."""
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
@@ -334,7 +361,13 @@ def replace_tables(page: Path, *tables: str) -> None:
 
 def main() -> None:
     """Write the plots and the cards, and replace the tables of the pages."""
-    plots = {"encoders": plot(), "models": plot_models(), "pairs": plot_pairs(), "path": draw_path()}
+    plots = {
+        "encoders": plot(),
+        "models": plot_models(),
+        "pairs": plot_pairs(),
+        "curve": plot_curve(),
+        "path": draw_path(),
+    }
     for name, figure in plots.items():
         figure.savefig(CARDS / f"{name}.png", dpi=120)
     for name in WITH_CARD:

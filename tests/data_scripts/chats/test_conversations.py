@@ -360,6 +360,7 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
         (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: contains no message and no pair"),
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
+        (lambda at: at / "c.log", "c.log: cannot be read (No such file or directory)"),
         (lambda at: raw(at / "c.png", b"input,response\n"), "c.png: unknown kind of file"),
         (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: not .mbox, in which a folder of mails is one file"),
         (lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]), "the archive is truncated"),

@@ -28,7 +28,7 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
     assert len(items) == 2 and log.broken.counts == {"not JSON": 2}
 
 
-@pytest.mark.parametrize("name", ["chats.csv", "63"])
+@pytest.mark.parametrize("name", ["chats.csv", "63", "chats.log", "chats.tar"])
 def test_a_pipe_is_refused_without_being_opened(tmp_path, name):
     os.mkfifo(tmp_path / name)  # to open it would wait for a writer
     with pytest.raises(InputError, match=rf"{name}: a pipe, .* write it to a file first, and name that file"):

@@ -1,6 +1,7 @@
 """Texts are read from lines and columns, and their vectors are written as they come."""
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -60,6 +61,9 @@ def test_files_without_texts_and_missing_files_are_refused(tmp_path: Path) -> No
             next(read_texts(str(tmp_path / name)))
     with pytest.raises(ValueError, match=r"missing\.txt: file not found"):
         next(read_texts(str(tmp_path / "missing.txt")))
+    os.mkfifo(tmp_path / "pipe.txt")  # to open it would wait for a writer
+    with pytest.raises(ValueError, match=r"pipe\.txt: not a file; to read a pipe, give - and redirect it"):
+        next(read_texts(str(tmp_path / "pipe.txt")))
 
 
 TABLE = pandas.DataFrame({"text": ['one, "two"; 3', "four\nfive", "", "ünf"], "number": [1, 2, 3, 4]})
