@@ -1,8 +1,8 @@
 """Adapting a base model to the chats of a domain: response prediction against word overlap and all-MiniLM-L6-v2.
 
-Every contender ranks the same replies of the same held-out messages, after reading the same pairs. Results of the peers
-depend on nothing but the files, so each is measured once for a domain and a number of pairs, in
-`adapting/results/*.json` of the material's folder; delete a file to measure it again.
+Every contender ranks the same replies of the same held-out messages, after reading the same pairs. Each is measured
+once for a domain and a number of pairs, in `adapting/results/*.json` of the material's folder; each run of the
+benchmarks measures ours again, and a peer, whose results depend on nothing but the files, if its file was deleted.
 """
 
 import itertools
@@ -165,6 +165,7 @@ SYSTEMS: dict[str, tuple[str, Score]] = {
     "static": ("StaticEmbedding, trained from scratch in sentence-transformers", static),
     "model2vec": ("all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer", model2vec),
 }
+OURS = ("ours", "frozen", "both", "base")
 
 
 def measure(material: Material, system: str, pairs: int, context: bool = False) -> Values:
@@ -202,8 +203,7 @@ def gain_interval(ours: Values, peer: Values) -> list[float]:
 def _measure_domain(material: Material, system: str, pairs: int, domain: str) -> dict[str, Any]:
     folder, pairs = domain_folder(material, domain), min(pairs, material.adapt_pairs)
     file = _folder(material) / "results" / f"{folder.name}-{pairs}-{system}.json"
-    is_ours = system in ("ours", "base") and material.real
-    if file.is_file() and not is_ours:
+    if file.is_file():
         return json.loads(file.read_text(encoding="utf-8"))
     rows = Dataset(pq.read_table(folder / "train.parquet").slice(0, pairs))
     test = pq.read_table(folder / "test.parquet")
@@ -243,7 +243,13 @@ def peer_of(material: Material) -> SentenceEncoder:
 
 
 def prepare(material: Material, domains: Sequence[str] = DOMAINS) -> Values:
-    """Write the pairs of each domain once: its test split, and threads of its other pairs in the order of a hash."""
+    """Write the pairs of each domain once: its test split, and threads of its other pairs in the order of a hash.
+
+    What earlier runs have measured of our own systems is deleted.
+    """
+    for file in (_folder(material) / "results").glob("*.json"):
+        if file.stem.endswith(tuple(f"-{system}" for system in OURS)):
+            file.unlink()
     if not (_folder(material) / "distilled").is_dir():
         _distill(material)
     if not material.real:
