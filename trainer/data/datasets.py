@@ -175,13 +175,12 @@ def load_evaluation_data(sources: Mapping[str, str]) -> EvaluationData:
 
 
 def training_text_columns(data: RunData) -> dict[str, list[str]]:
-    """Return the text columns of every training dataset."""
+    """Return the text columns of every training dataset; those of lists, such as earlier turns, are not read."""
     columns = {}
     for name, rows in data.training.items():
         kind, _, source = name.partition("/")
-        columns[name] = list(DATASET_KINDS[kind].text_columns or ()) or text_columns(
-            rows.column_names, f"{kind}: {source}"
-        )
+        texts = [column for column, feature in rows.features.items() if "string" in getattr(feature, "dtype", "")]
+        columns[name] = list(DATASET_KINDS[kind].text_columns or ()) or text_columns(texts, f"{kind}: {source}")
     return columns
 
 

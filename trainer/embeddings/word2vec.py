@@ -132,7 +132,8 @@ def read_texts(
         splits = load_columns(source, ())
         if "train" not in splits:
             raise InputError(f"{source}: has no train split; it has {', '.join(splits)}")
-        columns = text_columns(splits["train"].column_names, source)
+        # Earlier turns are messages of other pairs, which would be counted again.
+        columns = text_columns((name for name in splits["train"].column_names if name != "context"), source)
         rows, leakage[name] = remove_leaked(splits["train"], columns, evaluation)
         parts += _texts_of_columns(rows, columns)
     texts = concatenate_datasets(parts)

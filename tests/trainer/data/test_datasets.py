@@ -239,3 +239,5 @@ def test_the_columns_of_texts_are_those_of_the_kind_or_are_found_by_name() -> No
         "documents/b": source_of(("book", "sentence")),
     }
     assert training_text_columns(RunData(rows)) == {"nli/a": ["premise", "hypothesis"], "documents/b": ["sentence"]}
+    turns = Dataset.from_dict({"input": ["b"], "response": ["c"], "context": [["a"]]})  # which other rows have too
+    assert training_text_columns(RunData({"documents/pairs": turns})) == {"documents/pairs": ["input", "response"]}

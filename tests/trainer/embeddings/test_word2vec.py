@@ -95,6 +95,13 @@ def test_evaluation_sentences_are_removed_and_counted(sources, tmp_path):
     assert len(rest) == 397 and not {text for text in rest["text"] if text in (texts["text"][0], evaluated[1])}
 
 
+def test_earlier_turns_are_not_read_again(tmp_path):
+    pairs = {"input": ["b", "c"], "response": ["c", "d"], "context": [[], ["b"]]}
+    Dataset.from_dict(pairs).to_parquet(tmp_path / "train-00000-of-00001.parquet")
+    texts, _ = read_texts([str(tmp_path)], [], None)
+    assert texts["text"][:] == ["b", "c", "c", "d"]
+
+
 @pytest.mark.parametrize("method", ["skip_gram", "pv_dbow"])
 def test_the_same_seed_gives_the_same_bytes(method, sources, tmp_path):
     for name, seed in (("one", "0"), ("two", "0"), ("other", "1")):
