@@ -74,9 +74,13 @@ class PlannedRun:
         config = self.folder / "config.yaml"
         if not (self.can_resume or (self.is_finished and config.is_file())):
             return
+        from trainer.training.model import max_tokens  # imports torch, which takes seconds
+
         # A setting that is newer than the existing run had its default there. The folder may have been moved.
         before = {**asdict(Arguments()), **read_settings(config)}
         now = {key: value for key, value in asdict(self.arguments).items() if key not in (*MAY_CHANGE, "output_dir")}
+        if now["max_tokens"] is None:  # a run records what its encoder reads
+            now["max_tokens"] = before["max_tokens"] if self.arguments.initialize_from else max_tokens(self.arguments)
         if changed := describe_changes(before, now):
             raise InputError(
                 f"{self.folder} holds a run with other settings ({changed}): delete it, or name another folder with -o"

@@ -115,6 +115,19 @@ def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_pat
     assert read(tmp_path, dan={"train": "small", "options": {"log_every": 7}}).jobs == []
 
 
+def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Path) -> None:
+    first = {"train": "small", "options": {"model_type": "transformer"}}
+    runs = {"first": first, "second": {"train": "small", "options": {"initialize_from": "{folder}/first/model"}}}
+    for name in runs:
+        finish(tmp_path / "runs" / name, read(tmp_path, **runs))
+        config = tmp_path / "runs" / name / "config.yaml"
+        config.write_text(config.read_text().replace("max_tokens: null", "max_tokens: 64"))
+    assert read(tmp_path, **runs).jobs == []
+    first["options"]["max_tokens"] = 32
+    with pytest.raises(InputError, match=r"other settings \(max_tokens was 64, is 32\): delete it"):
+        read(tmp_path, **runs)
+
+
 def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "runs/vectors"
     folder.mkdir(parents=True)
