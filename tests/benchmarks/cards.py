@@ -65,11 +65,15 @@ def read_runs() -> dict[str, dict[str, Any]]:
     return runs
 
 
+def ranked() -> dict[str, float]:
+    """P@1 of the systems of the report."""
+    report = json.loads((CARDS / "report" / "report.json").read_text(encoding="utf-8"))
+    return {row["system"]: row["p_at_1"] for row in report["table1"]}
+
+
 def encoders() -> str:
     """The table of encoders; the base's P@1 is left out, because it was measured on other queries."""
-    report = json.loads((CARDS / "report" / "report.json").read_text(encoding="utf-8"))
-    ranked = {row["system"]: row["p_at_1"] for row in report["table1"]}
-    rows = [[name, "", _share(ranked[name]), *[""] * 5] for name in ("BM25", "TF-IDF")]
+    rows = [[name, "", _share(ranked()[name]), *[""] * 5] for name in ("BM25", "TF-IDF")]
     runs = read_runs()
     for name in (MINILM, MODEL2VEC):
         rows.append([name, "", "", _share(runs[name]["stsb"]["test"]["all"]["pearson"]), *[""] * 4])
@@ -221,24 +225,28 @@ def plot_curve() -> Figure:
     figure = Figure(figsize=(8, 3.5), layout="constrained")
     panel = figure.subplots()
     runs = sorted((run for run in read_runs().values() if "training_pairs" in run), key=itemgetter("training_pairs"))
-    pairs = [run["training_pairs"] for run in runs]
-    for label, results, name, color in (
-        ("STS-B, Pearson's r", [run["stsb"]["test"]["all"] for run in runs], "pearson", "C1"),
-        ("P@1, replies on Reddit", [run["response_prediction"] for run in runs], "p_at_1", "C0"),
+    for label, part, name, color in (
+        ("STS-B, Pearson's r", lambda run: run["stsb"]["test"]["all"], "pearson", "C1"),
+        ("P@1, replies on Reddit", lambda run: run["response_prediction"], "p_at_1", "C0"),
     ):
-        values = [each[name] for each in results]
-        ends = [each[f"{name}_interval"] for each in results]
-        errors = [[value - low, high - value] for value, (low, high) in zip(values, ends, strict=True)]
-        panel.errorbar(pairs, values, list(zip(*errors, strict=True)), fmt=f"o-{color}", capsize=2, label=label)
-    for label, published, value, shift in (
+        for run in runs:
+            value, (low, high) = part(run)[name], part(run)[f"{name}_interval"]
+            marker = "s" if "pairs" in run["preset"] else "o"
+            errors = [[value - low], [high - value]]
+            panel.errorbar(run["training_pairs"], value, errors, fmt=f"{marker}{color}", capsize=2)
+        line = [(run["training_pairs"], part(run)[name]) for run in runs if "pairs" not in run["preset"]]
+        panel.plot(*zip(*line, strict=True), color, label=label)
+    for label, pairs, value, shift in (
         ("Yang et al. (2018), DAN: P@1", 6e8, 0.561, -14),
         ("PolyAI (2019), n-grams: P@1,\non its own Reddit data", 6.54e8, 0.613, 6),
     ):
-        panel.plot(published, value, "*k")
-        panel.annotate(label, (published, value), xytext=(0, shift), textcoords="offset points", fontsize=8, ha="right")
+        panel.plot(pairs, value, "*k")
+        panel.annotate(label, (pairs, value), xytext=(0, shift), textcoords="offset points", fontsize=8, ha="right")
+    panel.axhline(ranked()["BM25"], color="C0", linestyle=":", label="BM25: P@1")
+    panel.plot([], [], "sk", label="with 11 other kinds of conversations")
     panel.set_xscale("log")
     panel.set_xlabel("conversation pairs to train on")
-    panel.legend(fontsize=8, loc="upper left")
+    panel.legend(fontsize=8, loc="lower right")
     return figure
 
 
