@@ -133,7 +133,7 @@ def start(material: Material) -> Values:
     """The command that encodes a file of one text with the base model."""
     texts = material.folder / "one.txt"
     texts.write_text("hello\n", encoding="utf-8")
-    words = [str(BASE), str(texts), "-o", str(texts.with_suffix(".npy"))]
+    words = [str(BASE), str(texts), "-o", str(texts.with_suffix(".npy")), "--overwrite"]
     started = time.perf_counter()
     if material.real:
         command = [sys.executable, "-m", "modeling_convsim.encoding", *words]
