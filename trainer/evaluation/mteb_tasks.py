@@ -80,23 +80,7 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
     import_mteb()
     from datasets import Dataset
     from mteb.abstasks import AbsTaskRetrieval
-    from mteb.abstasks.task_metadata import TaskMetadata
 
-    class Replies(AbsTaskRetrieval):
-        metadata = TaskMetadata(
-            name=REPLIES,
-            description="The true response to an input of a conversation among 99 random ones (Yang et al. 2018, 4.1).",
-            dataset={"path": "local", "revision": "1"},
-            reference="https://aclanthology.org/W18-3022",
-            type="Retrieval",
-            category="t2t",
-            modalities=["text"],
-            eval_splits=[split],
-            eval_langs=["eng-Latn"],
-            main_score="hit_rate_at_1",
-        )
-
-    task = Replies()
     replies = [f"reply{number}" for number in range(len(queries.responses))]
     inputs = [f"input{number}" for number in range(len(queries.inputs))]
     candidates = [[replies[number] for number in row] for row in queries.candidates.tolist()]
@@ -106,8 +90,11 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
         "relevant_docs": {name: {row[0]: 1} for name, row in zip(inputs, candidates, strict=True)},
         "top_ranked": dict(zip(inputs, candidates, strict=True)),
     }
-    task.dataset, task.data_loaded = {"default": {split: data}}, True
-    return task
+    return _local_task(
+        AbsTaskRetrieval, {"default": {split: data}}, split, name=REPLIES, type="Retrieval", category="t2t",
+        description="The true response to an input of a conversation among 99 random ones (Yang et al. 2018, 4.1).",
+        reference="https://aclanthology.org/W18-3022", main_score="hit_rate_at_1",
+    )  # fmt: skip
 
 
 def intents_task(intents: DatasetDict, split: str) -> Any:
@@ -119,71 +106,67 @@ def intents_task(intents: DatasetDict, split: str) -> Any:
     """
     import_mteb()
     from mteb.abstasks import AbsTaskClassification
+
+    return _local_task(
+        AbsTaskClassification, intents, split, name=INTENTS, type="Classification", category="t2c",
+        description="The intents of messages, from few examples of each.", main_score="accuracy",
+    )  # fmt: skip
+
+
+def _local_task(kind: type, data: Any, split: str, **metadata: Any) -> Any:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-    class Intents(AbsTaskClassification):
-        metadata = TaskMetadata(
-            name=INTENTS,
-            description="The intents of messages, from few examples of each.",
-            dataset={"path": "local", "revision": "1"},
-            type="Classification",
-            category="t2c",
-            modalities=["text"],
-            eval_splits=[split],
-            eval_langs=["eng-Latn"],
-            main_score="accuracy",
-        )
-
-    task = Intents()
-    task.dataset, task.data_loaded = intents, True
+    about = TaskMetadata(
+        **metadata, dataset={"path": "local", "revision": "1"}, modalities=["text"], eval_splits=[split],
+        eval_langs=["eng-Latn"],
+    )  # fmt: skip
+    task = type(about.name, (kind,), {"metadata": about})()
+    task.dataset, task.data_loaded = data, True
     return task
 
 
-def public_tasks(names: Sequence[str]) -> list[Any]:
-    """Tasks of MTEB by their names, with their data from the Hub.
+def find_tasks(names: Sequence[str]) -> list[Any]:
+    """Tasks of MTEB by their names, still without data.
 
     Raises:
-        InputError: there is no such task, or its data cannot be downloaded.
+        InputError: there is no such task, or it is not on texts.
     """
     mteb, tasks = import_mteb(), []
     for name in names:
         try:
-            tasks.append(mteb.get_task(name))
+            task = mteb.get_task(name)
         except KeyError as error:
-            raise InputError(
-                f"--tasks {name}: MTEB has no such task ({str(error.args[0]).removeprefix('KeyError: ')})"
-            ) from error
-    for name, task in zip(names, tasks, strict=True):
+            reason = str(error.args[0]).removeprefix("KeyError: ")
+            raise InputError(f"--tasks {name}: MTEB has no such task ({reason})") from error
         if list(task.modalities) != ["text"]:
             raise InputError(f"--tasks {name}: reads {', '.join(task.modalities)}; expected a task on texts alone")
-        with hub_errors(task.metadata.dataset["path"]):
-            task.load_data()
+        tasks.append(task)
     return tasks
 
 
-def with_shots(tasks: Sequence[Any], shots: Sequence[int]) -> list[Any]:
-    """Each classification task once for each number of examples of a label; other tasks as they are.
+def load_tasks(tasks: Sequence[Any], shots: Sequence[int]) -> list[Any]:
+    """Tasks with their data, from the Hub where needed; each classification once for each number of examples.
 
     Raises:
-        InputError: there are numbers, but no classification task.
+        InputError: there are numbers, but no classification; or data cannot be downloaded.
     """
     from mteb.abstasks import AbsTaskClassification
 
-    if not shots:
-        return list(tasks)
-    if not any(isinstance(task, AbsTaskClassification) for task in tasks):
+    if shots and not any(isinstance(task, AbsTaskClassification) for task in tasks):
         raise InputError("--shots: no task is a classification; add --intents or one of --tasks, or drop --shots")
-    chosen = []
+    loaded = []
     for task in tasks:
-        if not isinstance(task, AbsTaskClassification):
-            chosen.append(task)
+        with hub_errors(task.metadata.dataset["path"]):
+            task.load_data()  # unless it has them
+        if not shots or not isinstance(task, AbsTaskClassification):
+            loaded.append(task)
             continue
         for count in shots:
             few = copy.copy(task)
             few.samples_per_label = count
             few.metadata = task.metadata.model_copy(update={"name": f"{task.metadata.name}.{count}-shot"})
-            chosen.append(few)
-    return chosen
+            loaded.append(few)
+    return loaded
 
 
 def evaluate(
@@ -306,8 +289,7 @@ def run(args: Namespace) -> int:
     queries = queries_of(pairs) if pairs is not None else None
     stsb = _split(load_kind("stsb", args.stsb), split, args.stsb) if args.stsb else None
     others = [intents_task(_load_intents(args.intents, split, args.shots), split)] if args.intents else []
-    others += public_tasks(args.tasks)
-    others = with_shots(others, args.shots)
+    others = load_tasks([*others, *find_tasks(args.tasks)], args.shots)
     output = args.output or Path(args.model, "mteb")
     print(format_scores(evaluate(args.model, output, stsb=stsb, queries=queries, split=split, others=others)))
     print(f"saved in {output}")
@@ -322,26 +304,34 @@ def _split(splits: DatasetDict, split: str, source: str) -> Dataset:
 
 def _load_intents(source: str, split: str, shots: Sequence[int]) -> DatasetDict:
     """Load messages and their intents; each intent needs as many training messages as the largest number of shots."""
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
 
     splits = load_columns(source, ("text", "label"))
-    intents = type(splits)({name: _split(splits, name, source) for name in ("train", split)})
-    for name, rows in intents.items():
-        empty = [number for number, row in enumerate(rows, start=1) if None in (row["text"], row["label"])]
-        if empty:
-            raise InputError(f"{source}: split {name}: row {empty[0]:,} has no text or no label")
-    counts = Counter(intents["train"]["label"])
+    columns = {}
+    for name in ("train", split):
+        rows = _split(splits, name, source)
+        texts, labels = columns[name] = rows["text"][:], rows["label"][:]
+        for number, row in enumerate(zip(texts, labels, strict=True), start=1):
+            if None in row:
+                raise InputError(f"{source}: split {name}: row {number:,} has no text or no label")
+    counts = Counter(columns["train"][1])
+    if len(counts) < 2:
+        raise InputError(f"{source}: split train has {len(counts)} intents; expected two or more")
+    if not columns[split][1] or set(columns[split][1]) - counts.keys():
+        raise InputError(f"{source}: split {split} has no message, or an intent that split train does not have")
     rarest, count = min(counts.items(), key=itemgetter(1))
     if count < max(shots, default=1):
+        messages = "message" if count == 1 else "messages"
         raise InputError(
-            f"{source}: the intent {rarest!r} has {count} training message{'s' if count > 1 else ''}, fewer than "
-            f"--shots {max(shots)}"
+            f"{source}: the intent {rarest!r} has {count} training {messages}, fewer than --shots {max(shots)}"
         )
-    numbers = {label: number for number, label in enumerate(sorted({*counts, *intents[split]["label"]}, key=str))}
-    for name, rows in intents.items():
-        labels = [numbers[label] for label in rows["label"]]
-        intents[name] = Dataset.from_dict({"text": [*map(str, rows["text"])], "label": labels})
-    return intents
+    numbers = {label: number for number, label in enumerate(sorted(counts, key=str))}
+    return DatasetDict(
+        {
+            name: Dataset.from_dict({"text": [*map(str, texts)], "label": [numbers[label] for label in labels]})
+            for name, (texts, labels) in columns.items()
+        }
+    )
 
 
 def format_scores(scores: Sequence[ComparedScore]) -> str:

@@ -133,15 +133,21 @@ def test_a_task_of_mteb_is_found_by_its_name(run, tmp_path, mteb, monkeypatch, c
         (["--intents", "intents", "--shots", "1", "4"], "intent 'like' has 3 training messages, fewer than --shots 4"),
         (["--intents", "intents", "--split", "dev"], "intents has no validation split; it has train, test"),
         (["--intents", "empty"], "empty: split train: row 2 has no text or no label"),
+        (["--intents", "one"], "one: split train has 1 intents; expected two or more"),
+        (["--intents", "new"], "new: split test has no message, or an intent that split train does not have"),
+        (["--tasks", "LoCoMo", "--shots", "4"], "--shots: no task is a classification"),  # before a download
         (["--intents", "pairs"], "pairs: split test has no column text, label"),
         (["--stsb", "stsb", "--shots", "4"], "--shots: no task is a classification"),
     ],
 )
 def test_a_task_that_cannot_be_evaluated_is_named(run, sets, intents, mteb, options, message, monkeypatch, capsys):
     monkeypatch.chdir(sets)
-    Path("empty").mkdir()
-    for split in ("train", "test"):
-        Path("empty", f"{split}.csv").write_text("text,label\nhello,like\nthanks,\n")
+    like, ask = "text,label\nhello,like\n", "why,ask\n"
+    rows = {"empty": (like + "thanks,\n", like), "one": (like, like), "new": (like + ask, like + "see,other\n")}
+    for name, parts in rows.items():
+        Path(name).mkdir()
+        for split, part in zip(("train", "test"), parts, strict=True):
+            Path(name, f"{split}.csv").write_text(part)
     assert mteb_tasks.main([str(run / "model"), *options]) == 2
     assert message in capsys.readouterr().err
 
