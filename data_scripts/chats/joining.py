@@ -86,9 +86,8 @@ def _message_pairs(
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
     nodes = _links_within_threads(turns, names)
     earlier = find_earlier_turns(nodes, nodes.select("key", turn0="parent"), context)
-    pairs = pairs.inner_join(earlier, [("turn", "key")])
+    pairs = pairs.inner_join(add_contexts(earlier, turns.select("text", key="turn"), context), [("turn", "key")])
     pairs = pairs.mutate(response=pairs.text, asker=pairs.input_speaker, replier=pairs.speaker)
-    pairs = add_contexts(pairs, earlier, turns.select("text", key="turn"), context)
     return pairs.select(*PAIR_SCHEMA.names, "asker", "replier")
 
 
@@ -207,8 +206,8 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     pairs = pairs.mutate(rule=ibis.ifelse(is_repeated, IN_ANOTHER_SOURCE, pairs.rule))
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, IN_ANOTHER_SOURCE, KEPT])
     earlier = find_earlier_turns(turns, turns.select("key", turn0="key"), context)
-    kept = pairs.filter(pairs.rule == KEPT).inner_join(earlier, [("row", "key")])
-    kept = add_contexts(kept, earlier, turns.select("key", text="input"), context)
+    contexts = add_contexts(earlier, turns.select("key", text="input"), context)
+    kept = pairs.filter(pairs.rule == KEPT).inner_join(contexts, [("row", "key")])
     kept = kept.select(*PAIR_SCHEMA.names, "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
     bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order

@@ -1,7 +1,8 @@
 """Joins pairs to the earlier turns of their threads, on any engine.
 
 The keys of the earlier turns are found first, in tables without texts; each of the texts is then joined once. Engines
-spill such joins to disk, but not the lists that an aggregation collects.
+spill such joins to disk, but not the lists that an aggregation collects. Each join is a query of its own, because a
+query with several large joins holds the hash tables of all of them, which may exceed DuckDB's memory limit.
 """
 
 import ibis
@@ -36,7 +37,8 @@ def find_earlier_turns(nodes: ir.Table, pairs: ir.Table, turns: int) -> ir.Table
         comes_again = ibis.or_(*(joined.parent == joined[name] for name in known))
         earlier = ibis.ifelse(comes_again, ibis.null(joined.parent.type()), joined.parent)
         chain = joined.mutate(earlier=earlier).select(*known, **{f"turn{number}": "earlier"})
-    return materialize(chain, "earlier turns")
+        chain = materialize(chain, "earlier turns")
+    return chain
 
 
 def _kept_parents(nodes: ir.Table) -> ir.Table:
@@ -67,27 +69,28 @@ def _skip_removed(removed: ir.Table) -> ir.Table:
             )
 
 
-def add_contexts(pairs: ir.Table, earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
-    """Add the column `context` to pairs: the texts of their earlier turns, the newest first; it is never null.
+def add_contexts(earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
+    """Replace the keys of earlier turns by the column `context`: their texts, the newest first; it is never null.
 
     Args:
-        pairs: joined to `earlier`.
         earlier: the table of `find_earlier_turns`.
         texts: `key, text` of all turns; engines read them once.
         turns: the maximum number of earlier turns.
     """
+    found = earlier.mutate(context=_list([]))
     if not turns:
-        return pairs.mutate(context=_list([]))
+        return found
     keys = [earlier.select(key=f"turn{number}") for number in range(1, turns + 1)]
     needed = materialize(texts.semi_join(ibis.union(*keys, distinct=True), "key"), "earlier texts")
-    joined = pairs
-    for number, own in enumerate(keys, start=1):
-        texts = needed.semi_join(own, "key").select(**{f"key{number}": "key", f"text{number}": "text"})
-        joined = joined.left_join(texts, [(f"turn{number}", f"key{number}")])
-    found = [joined[f"text{number}"] for number in range(1, turns + 1)]
-    # No text follows a missing one, which is that of a turn that is not there.
-    shorter = ((text.isnull(), _list(found[:number])) for number, text in enumerate(found))
-    return joined.select(*pairs.columns, context=ibis.cases(*shorter, else_=_list(found)))
+    for number in range(1, turns + 1):
+        turn = f"turn{number}"
+        joined = found.left_join(needed.select(turn_key="key", turn_text="text"), [(turn, "turn_key")])
+        # No text follows a missing one, which is that of a turn that is not there.
+        longer = joined.context.concat(ibis.array([joined.turn_text]))
+        longer = ibis.ifelse(joined.turn_text.isnull(), joined.context, longer)
+        found = joined.mutate(context=longer).drop(turn, "turn_key", "turn_text")
+        found = materialize(found, "texts of earlier turns")
+    return found
 
 
 def _list(texts: list[ir.StringValue]) -> ir.ArrayValue:

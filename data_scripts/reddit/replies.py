@@ -64,13 +64,14 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
     links = joined.filter(joined.outcome == PAIR).select("key", turn0="parent")
     nodes = filtered.filter(filtered.rule != REPEATED)
     links = find_earlier_turns(nodes.select("key", "parent", kept=nodes.rule == KEPT), links, context)
+    bodies = texts(body=comments.body)
+    links = add_contexts(links, bodies.select("key", text="body"), context)
     responses = texts(body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
     responses = responses.inner_join(links, "key")
-    bodies = texts(body=comments.body)
     inputs = bodies.semi_join(links.select(key=links.turn0).distinct(), "key").select(input_key="key", input="body")
     pairs = responses.inner_join(inputs, responses.turn0 == inputs.input_key)
     pairs = pairs.mutate(response=pairs.body, thread=pairs.link_id, source=ibis.literal("reddit/") + pairs.subreddit)
-    return add_contexts(pairs, links, bodies.select("key", text="body"), context).select(PAIR_SCHEMA.names)
+    return pairs.select(PAIR_SCHEMA.names)
 
 
 def explain_losses(comments: ir.Table, report: Report) -> str | None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
+from data_scripts.pairs.engines import connect
 
 Node = tuple[str, str | None, bool]  # key, the key of its parent, whether the rules keep it
 NODES = pa.schema([("key", pa.string()), ("parent", pa.string()), ("kept", pa.bool_())])
@@ -58,7 +59,7 @@ def tables(nodes: list[Node]) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 def found_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int) -> dict[str, list[str]]:
     earlier = find_earlier_turns(nodes, pairs, turns)
-    rows = add_contexts(pairs.drop("turn0").inner_join(earlier, "key"), earlier, texts, turns).to_pyarrow().to_pylist()
+    rows = add_contexts(earlier, texts, turns).to_pyarrow().to_pylist()
     assert len(rows) == len({row["key"] for row in rows})
     return {row["key"]: row["context"] for row in rows}
 
@@ -93,3 +94,20 @@ def test_a_response_that_its_input_answers_is_no_earlier_turn():
     database = ibis.duckdb.connect()
     made = [database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True)]
     assert found_contexts(*made, 3) == {"a": [], "b": [], "d": []}
+
+
+def test_the_joins_of_many_turns_fit_in_the_memory_of_one(tmp_path):
+    rows, turns = 150_000, 8
+    with connect(tmp_path, "90MB") as database:
+        database.raw_sql("SET threads = 2")  # every thread has memory of its own
+        database.raw_sql(
+            "CREATE TABLE nodes AS SELECT 'key ' || i AS key, 'key ' || (i - 1) AS parent, true AS kept, "
+            f"repeat('text of ' || i || ' ', 5) AS text FROM range({rows}) numbers(i)"
+        )
+        nodes = database.table("nodes")
+        earlier = find_earlier_turns(nodes.drop("text"), nodes.select("key", turn0="parent"), turns)
+        found = add_contexts(earlier, nodes.select("key", "text"), turns)
+        lengths = found.context.length()
+        assert found.aggregate(sum=lengths.sum(), longest=lengths.max()).to_pyarrow().to_pylist() == [
+            {"sum": turns * rows - sum(range(2, turns + 2)), "longest": turns}
+        ]
