@@ -281,7 +281,7 @@ def _memory(source: str, what: str) -> Benchmark:
 
 
 PREPARE, PREPARE_MANY = (Contender("dumps", prepare, {"many": many}) for many in (False, True))
-FROM_PARQUET = "2,000,000 synthetic comments in Parquet to split pairs, two cores"
+FROM_PARQUET = "2,000,000 synthetic comments in Parquet to split pairs, ours with earlier turns, two cores"
 BENCHMARKS = {
     "extract_parquet": Benchmark(
         FROM_PARQUET, "comments/s", 4, _ours("comments"),
@@ -296,7 +296,8 @@ BENCHMARKS = {
         prepare=PREPARE,
     ),
     "extract_dump": Benchmark(
-        "2,000,000 synthetic comments in long-window .zst dumps to split pairs, two cores", "comments/s", 2,
+        "2,000,000 synthetic comments in long-window .zst dumps to split pairs, ours with earlier turns, two cores",
+        "comments/s", 2,
         _ours("dumps"),
         Contender(
             "json.loads per line and a dictionary of all comments in plain Python", dictionary_join,
