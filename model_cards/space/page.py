@@ -332,10 +332,9 @@ def build(index: ReplyIndex, feedback: BinaryIO | None = None) -> gr.Blocks:
         )
         with gr.Tab(tab):
             _add_suggestions(index, feedback is not None)
-        # Rendered before they are shown: otherwise Gradio may overwrite what is typed at once.
-        with gr.Tab("Similarity", render_children=True):
+        with gr.Tab("Similarity"):
             _add_similarity(index)
-        with gr.Tab("Nearest", render_children=True):
+        with gr.Tab("Nearest"):
             _add_nearest(index)
         _add_api(index, feedback)
     return page

@@ -169,8 +169,14 @@ def ask(page, message: str) -> None:
     page.get_by_label(f"Suggestions for: {message}").or_(page.get_by_text("No suggestion")).wait_for()
 
 
+def click_to_open(page, role: str, name: str) -> None:
+    """Opens a part of the page; for three frames at most, Gradio overwrites what a test, but no hand, enters in it."""
+    page.get_by_role(role, name=name).click()
+    page.evaluate("async () => { for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame); }")
+
+
 def compare(page, sentences: list[str]) -> None:
-    page.get_by_role("tab", name="Similarity").click()
+    click_to_open(page, "tab", "Similarity")
     page.get_by_label("Sentences").fill("\n".join(sentences))
     page.get_by_role("button", name="Compare").click()
 
@@ -231,7 +237,7 @@ def test_one_sentence_says_the_precision_of_the_threshold_that_is_set(page, inde
     page.get_by_text(f"{expected} and a coverage of 50%.", exact=True).wait_for()
     assert page.locator("body").inner_text().count("precision") == 1
     assert not page.get_by_role("slider", name="Threshold").is_visible()
-    page.get_by_role("button", name="Settings").click()
+    click_to_open(page, "button", "Settings")
     slider = page.get_by_role("slider", name="Threshold")
     assert slider.input_value() == f"{threshold:.2f}".rstrip("0").rstrip(".")
     slider.press("End")
@@ -344,7 +350,7 @@ def test_a_file_of_feedback_is_private_and_checked_before_the_page_is_served(spa
 def test_uploaded_list_is_searched(page, model, tmp_path):
     lines = [*REPLIES, "", HOSTILE, "YES, please!"]
     (tmp_path / "my list.txt").write_text("\n".join(lines))
-    page.get_by_role("tab", name="Nearest").click()
+    click_to_open(page, "tab", "Nearest")
     page.locator("input[type=file]").set_input_files(tmp_path / "my list.txt")
     page.get_by_text("7 sentences of my list.txt, without 1 blank lines and 1 duplicates (ignoring case").wait_for()
     page.get_by_label("Sentence", exact=True).fill("I like the cat")
@@ -378,7 +384,7 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
     table_cells(page, "compared", f"3. {SENTENCES[2]}")
     for left in (page.get_by_text("Enter 2 to 50 sentences"), page.get_by_text("Error").filter(visible=True)):
         left.wait_for(state="hidden", timeout=3_000)  # before the error closes itself
-    page.get_by_role("tab", name="Nearest").click()
+    click_to_open(page, "tab", "Nearest")
     (tmp_path / "good.txt").write_text("the dog\n")
     (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
     for name, message in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt:3: not UTF-8")]:
@@ -394,7 +400,7 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
 @pytest.mark.parametrize("page", [{"viewport": {"width": 390, "height": 800}}], indirect=True)
 def test_every_element_fits_on_a_phone(page, answered):
     ask(page, answered)
-    page.get_by_role("button", name="Settings").click()
+    click_to_open(page, "button", "Settings")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     button, reply = (page.locator(part).bounding_box() for part in ("button.primary >> visible=true", "#suggested ol"))
     assert reply["width"] == button["width"] > 320
@@ -407,7 +413,7 @@ def test_every_element_fits_on_a_phone(page, answered):
     page.keyboard.press("ArrowRight")
     page.wait_for_function("part => part.scrollLeft > 0", arg=part.element_handle())
     for name in ("Similarity", "Replies", "Nearest"):
-        page.get_by_role("tab", name=name).click()
+        click_to_open(page, "tab", name)
         button = page.get_by_role("button", name=re.compile("Compare|Suggest|Find"), include_hidden=False)
         box = button.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
@@ -446,9 +452,9 @@ CONTRASTS = """() => {
 @pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
 def test_every_text_of_the_page_has_enough_contrast(page, answered):
     ask(page, answered)
-    page.get_by_role("button", name="Settings").click()
+    click_to_open(page, "button", "Settings")
     for name in ("Replies", "Similarity", "Nearest"):
-        page.get_by_role("tab", name=name).click()
+        click_to_open(page, "tab", name)
         page.mouse.move(0, 0)
         page.wait_for_timeout(500)  # colors change in a transition
         contrasts = dict(page.evaluate(CONTRASTS))
