@@ -105,11 +105,13 @@ def test_two_machines_reproduce_one_process_and_resume_after_one_of_them_is_lost
 
 def test_processes_wait_for_one_that_works_alone_longer_than_for_other_collectives():
     code = """
-import time
+import os, time
 from datetime import timedelta
 import torch.distributed as dist
 from trainer.distributed import is_first_on_machine, rank, share, wait_for_all
-dist.init_process_group("gloo", timeout=timedelta(seconds=1))
+here = int(os.environ["RANK"])
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, here == 0)  # waits for both
+dist.init_process_group("gloo", store=store, rank=here, world_size=2, timeout=timedelta(seconds=1))
 wait_for_all()
 if rank() == 0:
     time.sleep(1.5)
