@@ -48,7 +48,7 @@ SPEED = {
     "train_transformer": ("train the paper's Transformer", "sentence-transformers"),
     "encode_dan": ("encode with a DAN", "model2vec, the same size"),
     "encode_dan_minilm": ("encode with a DAN", "all-MiniLM-L6-v2"),
-    "encode_transformer": ("encode with the Transformer", "sentence-transformers"),
+    "encode_transformer": ("encode with the Transformer, float32", "sentence-transformers"),
     "extract_dump": ("turn a Reddit dump into pairs", "plain Python"),
 }
 

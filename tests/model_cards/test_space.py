@@ -170,7 +170,7 @@ def ask(page, message: str) -> None:
 
 
 def click_to_open(page, role: str, name: str) -> None:
-    """Opens a part of the page; for three frames at most, Gradio overwrites what a test, but no hand, enters in it."""
+    """Opens a part of the page, and waits until Gradio has filled its fields, which takes up to three frames."""
     page.get_by_role(role, name=name).click()
     page.evaluate("async () => { for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame); }")
 
