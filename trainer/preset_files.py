@@ -33,11 +33,15 @@ def preset_path(name: str) -> Path:
     return shipped if name == Path(name).name and shipped.is_file() and not Path(name).is_file() else Path(name)
 
 
-def read_preset(path: Path) -> dict[str, Any]:
+def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Read the options of a preset; its key `extends` names a preset in the same folder whose options it changes.
 
+    Args:
+        path: the file.
+        extended_by: the presets that extend it.
+
     Raises:
-        InputError: a file is missing or is not a YAML mapping.
+        InputError: a file is missing or is not a YAML mapping, or presets extend each other.
     """
     if not path.is_file():
         names = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
@@ -58,7 +62,11 @@ def read_preset(path: Path) -> dict[str, Any]:
         raise InputError(
             f"extends is '{base}'{suggest(str(base), names)}; expected the name of another preset in {path.parent}"
         )
-    return {**read_preset(path.with_name(f"{base}.yaml")), **values}
+    file, chain = path.with_name(f"{base}.yaml"), (*extended_by, path)
+    if file in chain:
+        names = [preset.stem for preset in (*chain, file)]
+        raise InputError(f"extends is '{base}', but these presets extend each other: {' -> '.join(names)}")
+    return {**read_preset(file, chain), **values}
 
 
 def load_extensions(files: Any) -> None:

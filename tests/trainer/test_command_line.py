@@ -96,6 +96,12 @@ def test_the_written_out_settings_of_a_preset_are_a_preset(path, preset):
 # -- preset files -----------------------------------------------------------------------------------------------------
 
 
+def test_presets_that_extend_each_other_are_named(preset, tmp_path):
+    (tmp_path / "other.yaml").write_text("extends: preset\n")
+    with pytest.raises(InputError, match=r"these presets extend each other: preset -> other -> preset"):
+        parse_arguments([preset("extends: other\n")])
+
+
 def test_a_preset_extends_another_option_by_option(preset, tmp_path):
     (tmp_path / "base.yaml").write_text(BASE + "model_config: {embedding_size: 8}\nbatch_size: 16\nseed: 3\n")
     (tmp_path / "middle.yaml").write_text("extends: base\nmodel_config: {hidden_sizes: [4]}\n")

@@ -21,7 +21,6 @@ from trainer.hardware import available_threads
 TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.texts.UNPACK` may follow
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
-UNK_TOKEN_ID = 1
 _CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
@@ -153,9 +152,16 @@ def _saved_entries(folder: Path) -> Entries:
 
 
 def cached_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, passes: int | None = None
+    columns: list[TokenColumn],
+    vocab_size: int,
+    size: int,
+    cache_dir: Path,
+    passes: int | None = None,
+    unk_token_id: int | None = None,
 ) -> np.ndarray:
     """Return word vectors (vocab_size, size), float32, trained or cached for the same texts and passes.
+
+    The unknown token has zeros.
 
     They take longer to train than a DAN, so all runs on the same texts share them, whatever their seed. With several
     threads, training twice gives slightly different vectors; the cache has the first.
@@ -169,6 +175,8 @@ def cached_word_vectors(
     if vectors is None:
         vectors = train_word_vectors(list(distinct.values()), vocab_size, size, available_threads(), passes)
         write_array(path, vectors)
+    if unk_token_id is not None:
+        vectors[unk_token_id] = 0
     return vectors
 
 
@@ -188,7 +196,7 @@ def train_word_vectors(
         passes: passes over the texts; by default 1 to 5, those that read `PASS_TOKENS`.
 
     Returns:
-        (vocab_size, size) float32; zeros for a token that occurs fewer than five times and for `[UNK]`.
+        (vocab_size, size) float32; zeros for a token that occurs fewer than five times.
     """
     gensim = import_extra("gensim.models", "report", "word_vectors: skip_gram")
     tokens = sum(len(column.ids) for column in columns)
@@ -201,7 +209,6 @@ def train_word_vectors(
     centered = model.wv.vectors - model.wv.vectors.mean(axis=0)
     lengths = np.linalg.norm(centered, axis=1, keepdims=True)
     vectors[token_ids] = centered / np.maximum(lengths, 1e-12)  # 0 for the vector of a single word
-    vectors[UNK_TOKEN_ID] = 0
     logger.info(
         "word vectors for %d of %d tokens, from %d passes over %d tokens",
         len(token_ids),

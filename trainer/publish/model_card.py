@@ -234,7 +234,8 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
 
 def _comparison(results: Mapping[str, Any]) -> dict[str, Any]:
     """The template's values for an adapted model: P@1 of others on its held-out messages, and its gain over each."""
-    others = {name: part["response_prediction"] for name, part in results.get("baselines", {}).items()}
+    baselines = results.get("baselines", {}).items()
+    others = {name: part["response_prediction"] for name, part in baselines if "response_prediction" in part}
     rows = [
         {
             "system": {"base": "the base", **LABELS}.get(name, name),

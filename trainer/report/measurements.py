@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.data.datasets import EvaluationData
+from trainer.data.datasets import DATASET_KINDS, EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
@@ -26,6 +27,7 @@ from trainer.tasks import TASKS
 
 # Evaluators of a head, which a model may lack.
 HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
+HASHED_TOGETHER = 100_000  # rows
 BATCH = 64  # sentences whose attention is measured at a time
 
 
@@ -55,6 +57,7 @@ class Measurements:
         self._named |= {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
+        self._data_digests = {name: _digest_rows(splits, name) for name, splits in data.items()}
         make_folder(folder)
 
     def encoder(self, system: System) -> SentenceEncoder:
@@ -147,10 +150,10 @@ class Measurements:
     def cached(self, system: System | None, name: str, measure: Callable[[], Any]) -> Any:
         """The value of `measure`, as JSON, for a system, or for the data alone; read from the folder if it is there.
 
-        A change of the model's weights or of the sources discards the measurements of a system.
+        A change of the model's weights or of the evaluation data discards the measurements of a system.
         """
         path = self.folder / (f"{system.name.replace('/', '__')}.json" if system else "data.json")
-        origin = {"model": self._digest(system) if system else None, "sources": self.sources}
+        origin = {"model": self._digest(system) if system else None, "data": self._data_digests}
         values = read_results(path) if path.is_file() else {}
         if any(values.get(key) != value for key, value in origin.items()):
             values = origin
@@ -168,6 +171,20 @@ class Measurements:
                     digest.update(hashlib.sha256(path.read_bytes()).digest())
             self._digests[system] = digest.hexdigest()
         return self._digests[system]
+
+
+def _digest_rows(rows: Any, kind: str) -> str:
+    """A digest of a dataset of a kind, or of its splits without training rows that no measurement reads."""
+    digest = hashlib.sha256()
+    if isinstance(rows, Dataset):
+        for table in rows.with_format("arrow").iter(HASHED_TOGETHER):
+            for batch in table.combine_chunks().to_batches():
+                digest.update(batch.serialize())
+    else:
+        is_trained_on = DATASET_KINDS[kind].text_columns is not None
+        for name in sorted(name for name in rows if not (name == "train" and is_trained_on)):
+            digest.update(f"{name} {_digest_rows(rows[name], kind)}".encode())
+    return digest.hexdigest()
 
 
 def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:

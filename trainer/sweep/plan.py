@@ -77,7 +77,7 @@ class PlannedRun:
         from trainer.training.model import max_tokens  # imports torch, which takes seconds
 
         # A setting that is newer than the existing run had its default there. The folder may have been moved.
-        before = {**asdict(Arguments()), **read_settings(config)}
+        before = {**asdict(type(self.arguments)()), **read_settings(config)}
         now = {key: value for key, value in asdict(self.arguments).items() if key not in (*MAY_CHANGE, "output_dir")}
         if now["max_tokens"] is None:  # a run records what its encoder reads
             now["max_tokens"] = before["max_tokens"] if self.arguments.initialize_from else max_tokens(self.arguments)

@@ -235,7 +235,8 @@ def initialize_embeddings(
 
         further = _further_texts(arguments, data, tokenizer, show_progress)
         cache_dir, passes = Path(arguments.cache_dir), arguments.word_vector_passes
-        vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes)
+        unknown = tokenizer.unk_token_id
+        vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes, unknown)
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
         _set_word_embeddings(model, _given_word_vectors(arguments, model, tokenizer, *table.shape))

@@ -11,7 +11,6 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from trainer.data import word_vectors
 from trainer.data.token_cache import TokenColumn
 from trainer.data.word_vectors import (
-    UNK_TOKEN_ID,
     cached_word_vectors,
     is_sentence_transformer,
     read_word_vectors,
@@ -129,7 +128,7 @@ def column() -> TokenColumn:
     texts = [generator.integers(2, 17, 8) + 15 * generator.integers(2) for _ in range(2000)]
     texts[0][:3] = 35
     for text in texts[::3]:
-        text[4] = UNK_TOKEN_ID
+        text[4] = 1
     return tokens(*texts)
 
 
@@ -140,12 +139,11 @@ def test_vectors_are_skip_gram_centered_and_normalized(column, monkeypatch):
     monkeypatch.setattr(word_vectors, "fit", lambda model, *rest: models.append(model) or fit(model, *rest))
     vectors = train_word_vectors([column], VOCABULARY, 10, threads=1)
     (model,) = models
-    expected = np.zeros((VOCABULARY, 10))  # zeros of rare tokens and of [UNK]
+    expected = np.zeros((VOCABULARY, 10))  # zeros of rare tokens
     mean = np.mean([model.wv[word] for word in model.wv.index_to_key], axis=0, dtype=np.float64)
     for word in model.wv.index_to_key:
         centered = model.wv[word] - mean
         expected[int(word)] = centered / np.linalg.norm(centered)
-    expected[UNK_TOKEN_ID] = 0
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert vectors.dtype == np.float32 and not vectors[[0, 35, 39]].any()
     settings = ("sg", "hs", "window", "negative", "min_count", "epochs", "vector_size")
@@ -221,3 +219,9 @@ def test_vectors_are_cached_for_the_same_texts_sizes_and_passes(column, tmp_path
     ]
     assert [number([other]), number([column, other]), number([column, other, column])] == [5, 6, 6]  # repeated: once
     assert trained[5] == 2 and number([column]) == 1
+
+
+def test_the_unknown_token_of_any_tokenizer_has_no_vector(column, tmp_path):
+    for unknown in (1, 7):  # of our tokenizers, and of one in which another token has the id 1
+        vectors = cached_word_vectors([column], VOCABULARY, 10, tmp_path, unk_token_id=unknown)
+        assert not vectors[unknown].any() and vectors[8 - unknown].any()

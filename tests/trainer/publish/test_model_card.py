@@ -212,6 +212,12 @@ def test_the_card_of_a_distilled_model_names_the_teacher(task, tmp_path, card):
     assert "word embeddings were initialized" not in text
 
 
+def test_a_baseline_of_another_ranking_alone_is_no_comparison(tmp_path: Path):
+    baselines = {"bm25": {"cqa": {"dev": {"map": 0.5}, "test2017": {"map": 0.4}}}}
+    write_card(tmp_path, RESULTS | {"baselines": baselines}, SETTINGS, SomeConfig(), "a/b")
+    assert "BM25" not in (tmp_path / "README.md").read_text()
+
+
 def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher(tmp_path: Path):
     gain = {"gain": 0.1, "gain_interval": [0.05, 0.15]}
     adaptation = {"p_at_1": 0.44, "base_p_at_1": 0.34, "queries": 1234, "measured_by": "dev", **gain}

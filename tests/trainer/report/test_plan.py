@@ -115,6 +115,16 @@ def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_pat
     assert read(tmp_path, dan={"train": "small", "options": {"log_every": 7}}).jobs == []
 
 
+def test_a_run_that_is_older_than_an_option_had_its_default(tmp_path: Path) -> None:
+    folder, runs = tmp_path / "runs/dan", {"dan": {"train": "small"}}
+    finish(folder, read(tmp_path, **runs))
+    settings = yaml.safe_load((folder / "config.yaml").read_text())
+    for option in ("similarity_scale", "log_every", "snli_share"):  # of a task, and of every run
+        del settings[option]
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert read(tmp_path, **runs).jobs == []
+
+
 def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Path) -> None:
     first = {"train": "small", "options": {"model_type": "transformer"}}
     runs = {"first": first, "second": {"train": "small", "options": {"initialize_from": "{folder}/first/model"}}}
