@@ -39,11 +39,11 @@ from trainer.adapt.chats import MOST_TOKENS
 from trainer.adapt.comparison import PEER
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
 from trainer.adapt.joint import join
-from trainer.adapt.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.export.static_export import StaticEncoder
 from trainer.preset_files import PRESETS
 

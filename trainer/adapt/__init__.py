@@ -3,7 +3,7 @@
 language                  the language of the log, and whether the base knows it
 adaptation                the training run, as a hook of `trainer.training`
 start, frozen             the model that training starts from; a pretrained encoder that is not trained
-ranking, context          how well replies are ranked; the weights of earlier turns
+context                   the weights of earlier turns
 selection                 the point between start and trained weights, and its gain over the base
 cross_validation          chooses the same for a few pairs, which have no dev split
 feedback                  suggestions that users of the page accepted, as more pairs

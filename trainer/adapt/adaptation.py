@@ -26,13 +26,13 @@ from trainer.adapt.context import ContextChoice, choose_context, measure_context
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
 from trainer.adapt.feedback import add_feedback
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
-from trainer.adapt.ranking import MRR, QUERIES, Queries, Ranks, build_queries, summarize
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.adapt.suggestions import CenteredEncoder
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
+from trainer.evaluation.ranking import MRR, QUERIES, Queries, Ranks, build_queries, summarize
 from trainer.evaluation.response_prediction import contexts_of
 from trainer.tasks import Task
 from trainer.training.backbone import find_backbone

@@ -16,7 +16,6 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import Judge, text_cosines
 from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries, rank, score, summarize, thread_interval
 from trainer.adapt.selection import Measured
 from trainer.adapt.suggestions import (
     BY_MESSAGES,
@@ -33,6 +32,16 @@ from trainer.encoders.loading import installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.bootstrap import INTERVAL
+from trainer.evaluation.ranking import (
+    FEWEST_REPLIES,
+    Queries,
+    Ranks,
+    build_queries,
+    rank,
+    score,
+    summarize,
+    thread_interval,
+)
 
 PEER = "all-MiniLM-L6-v2"
 ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared

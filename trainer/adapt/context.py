@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from modeling_convsim.encoding.context import select_turns
-from trainer.adapt.ranking import Queries, rank
 from trainer.adapt.selection import Gain, Measured, gain_of
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.ranking import Queries, rank
 
 TurnWeights = tuple[float, ...]  # of the turns before a message, the newest first
 WEIGHTS: tuple[TurnWeights, ...] = (

@@ -17,12 +17,12 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model
-from trainer.adapt.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights, choose_weights, suggest_by_weights
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
+from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.tasks import Task
 from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop

@@ -17,10 +17,10 @@ from modeling_convsim.encoding import Encoder, JointEncoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import Adapted, halve
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import Queries, build_queries, rank, score
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, choose, cross_choose, gain_of
 from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, choose_weights, suggest_by_weights
 from trainer.data.dev_split import thread_numbers
+from trainer.evaluation.ranking import Queries, build_queries, rank, score
 
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from trainer.adapt.ranking import MRR, Ranks, standard_error, thread_interval
+from trainer.evaluation.ranking import MRR, Ranks, standard_error, thread_interval
 
 # Standard errors that a gain must exceed: for a point to be preferred to the base, and, on other messages, for the
 # adaptation to be kept. Without a gain, 1 adaptation in 20 exceeds the latter.

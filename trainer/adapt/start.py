@@ -18,9 +18,9 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.adapt.ranking import Queries, Ranks, build_queries, rank
 from trainer.data.token_cache import TokenColumn
 from trainer.data.token_weights import rarity_of, shares_of_rarity, sif_of, token_shares
+from trainer.evaluation.ranking import Queries, Ranks, build_queries, rank
 
 FACTORS = (0.25, 0.5, 0.75, 1.0)
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the lexical channel in the score

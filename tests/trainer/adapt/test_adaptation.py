@@ -16,12 +16,12 @@ from trainer.adapt import adaptation as module
 from trainer.adapt.adaptation import Adaptation, adapt, scale_schedule, split_pairs
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Gain, Point
 from trainer.adapt.start import Interpolation, Start
 from trainer.adapt.suggestions import Weights
 from trainer.command_line import build_arguments, parse_arguments
 from trainer.data.datasets import RunData
+from trainer.evaluation.ranking import Ranks
 from trainer.preset_files import PRESETS
 from trainer.training.context import Progress
 from trainer.training.loop import TrainingLoop

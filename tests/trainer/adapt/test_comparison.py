@@ -12,9 +12,9 @@ from trainer.adapt import comparison
 from trainer.adapt.comparison import PEER, Comparison, compare, describe_gain, format_comparison
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import Gain
 from trainer.adapt.suggestions import BY_MESSAGES, BY_REPLIES, Suggested, Weights, rival_suggestions, token_f1
+from trainer.evaluation.ranking import Ranks
 
 INPUTS = [f"question {number}" for number in range(30)]
 RESPONSES = [f"answer {number}" for number in range(30)]

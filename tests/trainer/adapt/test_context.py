@@ -6,7 +6,7 @@ from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt.context import WEIGHTS, add_turns, choose_context, measure_context, score_by
-from trainer.adapt.ranking import build_queries, rank, score
+from trainer.evaluation.ranking import build_queries, rank, score
 
 TOPICS = [f"topic{number}" for number in range(60)]
 

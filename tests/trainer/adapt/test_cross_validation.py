@@ -15,12 +15,12 @@ from data_scripts.files.errors import InputError
 from trainer.adapt import cross_validation as module
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
 from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights
 from trainer.command_line import build_arguments
 from trainer.data.dev_split import thread_numbers
+from trainer.evaluation.ranking import Ranks
 from trainer.training.context import RunContext
 
 TASK = "response_prediction"

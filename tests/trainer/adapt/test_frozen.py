@@ -26,11 +26,11 @@ from trainer.adapt.chats import adapt_to_chats
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.frozen import Vectors, freeze, unfreeze
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import Gain, Point
 from trainer.adapt.start import Interpolation, Start
 from trainer.adapt.suggestions import CenteredEncoder, Weights
 from trainer.command_line import build_arguments
+from trainer.evaluation.ranking import Ranks
 from trainer.training.backbone import find_backbone
 from trainer.training.run_folder import KIND
 

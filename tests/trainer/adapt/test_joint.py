@@ -12,9 +12,9 @@ from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import joint
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.joint import SHARES, join
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import Gain
 from trainer.adapt.suggestions import CHOICES, Suggested, Weights
+from trainer.evaluation.ranking import Ranks
 
 COUNT = 60
 ANSWERS = {f"question {number}": f"answer {number}" for number in range(COUNT)}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trainer.adapt.ranking import Ranks
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
+from trainer.evaluation.ranking import Ranks
 
 POINTS = [Point(0, 0.0, 0.1), Point(10, 0.5, 0.1), Point(10, 1.0, 0.1), Point(20, 0.5, 0.2)]
 

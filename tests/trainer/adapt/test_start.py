@@ -12,9 +12,9 @@ from datasets import Dataset
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import start as module
-from trainer.adapt.ranking import Ranks, build_queries, score
 from trainer.adapt.start import Interpolation, adjust_token_weights, prepare_start, rank_shares, shares_of
 from trainer.data.token_weights import rarity_of
+from trainer.evaluation.ranking import Ranks, build_queries, score
 
 SHARES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 

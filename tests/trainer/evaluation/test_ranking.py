@@ -7,8 +7,8 @@ import pytest
 from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.adapt import ranking
-from trainer.adapt.ranking import Ranks, build_queries, rank, score, standard_error, summarize, thread_interval
+from trainer.evaluation import ranking
+from trainer.evaluation.ranking import Ranks, build_queries, rank, score, standard_error, summarize, thread_interval
 
 
 def pairs_of(*texts: tuple[str, str]) -> Dataset:
