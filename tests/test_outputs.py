@@ -9,7 +9,6 @@ WRITERS = {
     "modeling_convsim.encoding.__main__": ["MODEL", "texts.txt"],
     "modeling_convsim.suggestion.__main__": ["build", "MODEL", "texts.txt"],
     "trainer.evaluation.__main__": ["MODEL"],
-    "trainer.evaluation.mteb_tasks": ["MODEL"],
     "trainer.export.__main__": ["MODEL"],
     "trainer.report.__main__": ["--plan", "PLAN"],
     "trainer.embeddings.__main__": [],

@@ -16,7 +16,6 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, read_results, update_results, write_results
 from trainer.evaluation.sts_tuning import ROUTER, add_route
-from trainer.evaluation.stsb import EVALUATOR as STSB
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
     from trainer.encoders.protocol import SentenceEncoder
 
-# These print texts for people, and the training loop does not run them.
-SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
+SAMPLE = "sample"  # prints texts for people; the training loop does not run it
 TUNED = "stsb_tuned"
 
 
@@ -46,8 +44,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--tasks",
         required=True,
-        help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {STSB_ERRORS}, which prints the "
-        f"errors by kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest "
+        help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {SAMPLE}, which prints nearest "
         "sentences and best replies of the shipped sample",
     )
     _add_data_options(parser)
@@ -86,15 +83,14 @@ def _add_evaluation_options(parser: ArgumentParser) -> None:
         "--split",
         choices=("dev", "test", "both"),
         default="both",
-        help="both evaluates stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and snli on "
-        "test; the datasets of sts are test sets for any value (default: %(default)s)",
+        help="both evaluates stsb, stsb_tuned and cqa on dev and test, response_prediction and snli on test; the "
+        "datasets of sts are test sets for any value (default: %(default)s)",
     )
     group.add_argument(
         "--similarity",
         choices=("angular", "cosine"),
         default="angular",
-        help="score of the tasks stsb and stsb_errors: the paper's angular similarity, or the cosine "
-        "(default: %(default)s)",
+        help="score of the task stsb: the paper's angular similarity, or the cosine (default: %(default)s)",
     )
     group.add_argument(
         "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
@@ -143,7 +139,7 @@ def load_data(args: Namespace) -> EvaluationData:
     """
     from trainer.data.datasets import load_evaluation_data  # imports datasets, which takes a second
 
-    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    evaluators = [EVALUATORS[name] for name in args.tasks if name != SAMPLE]
     return load_evaluation_data({evaluator.dataset: _source(args, evaluator) for evaluator in evaluators})
 
 
@@ -190,14 +186,10 @@ def run(args: Namespace) -> dict[str, Any]:
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from trainer.encoders.loading import load_encoder
     from trainer.evaluation.sample import evaluate_sample
-    from trainer.evaluation.sts_errors import evaluate_sts_errors
 
     if args.update:
         read_results(args.update)  # a damaged file is refused before the work
     data = load_data(args)
-    stsb_splits = STSB.splits_in(data, args.split)
-    if STSB_ERRORS in args.tasks and not stsb_splits:
-        raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to evaluate on")
     encoder = load_encoder(args.model)
     _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
@@ -213,10 +205,7 @@ def run(args: Namespace) -> dict[str, Any]:
         }
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)
-    if results:
-        print(format_table(results))
-    if STSB_ERRORS in args.tasks:  # prints its own table
-        results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity)
+    print(format_table(results))
     if TUNED in matrices and args.update and _is_model_of_run(Path(args.model), args.update):
         add_route(Path(args.model), matrices[TUNED])
     if args.output:
@@ -251,7 +240,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(args: Namespace) -> int:
-    args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, STSB_ERRORS, SAMPLE])
+    args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, SAMPLE])
     args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
     run(args)
     return 0

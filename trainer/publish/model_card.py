@@ -228,7 +228,6 @@ def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mappi
         "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
         "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items() if not _is_part(path, seeds)],
         "seed_count": max(map(len, seeds.values()), default=0),
-        "errors": results.get("stsb_errors", {}).get("dev", {}),
     }
 
 

@@ -93,7 +93,6 @@ def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsy
             "none of --tasks is a ranking; add one of response_prediction,cqa",
         ),
         (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
-        (["--tasks", "stsb_errors", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "snli"], "task snli: this model has no NLI classifier"),
         (["--tasks", "sample"], "has no column input"),
@@ -110,7 +109,6 @@ def test_mistakes_get_one_line_and_exit_code_2(data, tmp_path, monkeypatch, caps
     ("task", "message"),
     [
         ("snli", "task snli: name the data with --snli SOURCE, a folder or Hub id of SNLI, or with --data FOLDER"),
-        ("stsb_errors", "name the data with --stsb SOURCE, a folder or Hub id of STS-B, or with --data FOLDER"),
         ("sts", "a folder of SemEval STS 2012 to 2016, or with --data FOLDER, a folder with the subfolder sts"),
         ("sample", "task sample: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes"),
     ],
@@ -126,10 +124,6 @@ def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
     assert "task cqa: there is no test split of cqa to evaluate on" in message
-    (tmp_path / "stsb").mkdir()
-    stsb("test").to_parquet(tmp_path / "stsb" / "test-00000-of-00001.parquet")
-    message = refused(capsys, tmp_path, "--tasks", "stsb_errors", "--split", "dev")
-    assert "task stsb_errors: there is no dev split of stsb to evaluate on" in message
 
 
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])

@@ -246,19 +246,17 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     assert "from the base that ships with convsim, which was distilled from" in " ".join(card.text.split())
 
 
-def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):
+def test_intervals_and_seeds_are_shown_if_they_were_measured(tmp_path):
     news = {"stsb.test.news.pearson": [0.6, 0.62, 0.61]}  # a part of the whole
     results = RESULTS | {
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
         "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]} | news,
-        "stsb_errors": {"dev": {"negation": {"pairs": 12, "pearson": 0.5, "error": 0.421, "absolute_error": 0.91}}},
     }
     write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
     assert "with 3 seeds" in text and "| STS Benchmark test all | Pearson | 0.7100 | 0.0100 |" in text
     assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
-    assert "| negation | 12 | 0.500 | +0.42 | 0.91 |" in text
 
 
 def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
