@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, Trainer, TrainingArguments
 
 import modeling_convsim  # noqa: F401  (registers the models)
-from data_scripts.sample.generate import make_pairs, read_situations
+from data_scripts.files.datasets import load_pairs
+from data_scripts.sample import FOLDER
 from trainer.shipped import base_model
 
 
@@ -35,7 +36,7 @@ def main() -> None:
         options.output, max_steps=options.max_steps, per_device_train_batch_size=64, learning_rate=1e-3,
         remove_unused_columns=False, report_to=[], save_strategy="no", logging_steps=50,
     )  # fmt: skip
-    pairs = make_pairs(*read_situations())["train"]
+    pairs = load_pairs(str(FOLDER))["train"]
     Trainer(model, arguments, train_dataset=pairs, data_collator=partial(collate, tokenizer)).train()
     model.save_pretrained(options.output)
     tokenizer.save_pretrained(options.output)

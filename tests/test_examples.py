@@ -12,7 +12,8 @@ from accelerate.state import AcceleratorState
 from transformers import AutoModelForPreTraining, PreTrainedTokenizerFast
 
 from data_scripts.commands.tokenizer import train_tokenizer
-from data_scripts.sample.generate import make_pairs, read_situations
+from data_scripts.files.datasets import load_pairs
+from data_scripts.sample import FOLDER
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.tiny_backbone import save_backbone
@@ -83,7 +84,7 @@ def test_a_mistake_is_one_line(run_example: RunExample, log: str, name: str) -> 
 
 
 def test_the_trainer_of_transformers_trains_an_encoder(run_example: RunExample, tmp_path: Path) -> None:
-    pairs = list(make_pairs(*read_situations())["train"])[::40]
+    pairs = list(load_pairs(str(FOLDER))["train"])[::40]
     tokenizer = train_tokenizer([pair[side] for pair in pairs for side in ("input", "response")], "word", 2_000)
     config = ConvSimDanConfig(vocab_size=len(tokenizer), word_embedding_size=32, embedding_size=32, residual=True)
     ConvSimDanForMultitask(config).save_pretrained(tmp_path / "start")

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.command_line import LARGEST, whole_number
 from data_scripts.files.errors import InputError
-from data_scripts.sample.generate import fill, fillings, read_premises
+from data_scripts.sample import read_nli
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from modeling_convsim.modeling_base import ConvSimEncoder
@@ -220,9 +220,8 @@ def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> 
 
 @functools.cache
 def _speed_sentences() -> list[str]:
-    blocks, slots = read_premises()
+    rows = read_nli().select(["premise", "hypothesis"]).to_pylist()
     texts: list[str] = []
-    for block in blocks:
-        filling = fillings(block, slots)[0]
-        texts += [fill(text, filling) for text in itertools.chain([block.title], *block.texts.values())]
-    return texts[:SPEED_SENTENCES]
+    for premise, examples in itertools.groupby(rows, key=lambda row: row["premise"]):
+        texts += [premise, *(row["hypothesis"] for row in examples)]
+    return texts[:: len(texts) // SPEED_SENTENCES][:SPEED_SENTENCES]

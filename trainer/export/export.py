@@ -21,7 +21,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.files.storage import resolve_links
 from data_scripts.public.stsb import load_stsb
-from data_scripts.sample.generate import make_nli, read_premises
+from data_scripts.sample import read_nli
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.results import read_run_results, read_settings, update_results
@@ -192,9 +192,9 @@ def compare_on_stsb(
 
 
 def sample_texts() -> list[str]:
-    """The distinct sentences of the sample corpus that ships with the project."""
-    rows = make_nli(*read_premises())["train"]
-    return list(dict.fromkeys([*rows["premise"][:], *rows["hypothesis"][:]]))
+    """The distinct sentences of the NLI examples that ship with the project."""
+    rows = read_nli()
+    return list(dict.fromkeys([*rows["premise"].to_pylist(), *rows["hypothesis"].to_pylist()]))
 
 
 def _name_of(report: Mapping[str, Any]) -> str:
