@@ -95,12 +95,6 @@ class Arguments:
         "pretrained text encoder or SentenceTransformer, which gets new heads; on the command "
         f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
     )
-    lora_rank: int | None = option(
-        None,
-        "train low-rank adapters (LoRA) of this rank in place of the weights of a pretrained encoder; they are added "
-        "to the weights at the end",
-        minimum=1,
-    )
     tokenizer: str | None = option(
         None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
     )
@@ -217,11 +211,6 @@ class Arguments:
     num_processes: int | None = option(
         None, "expected number of processes; the run stops if it has another number", minimum=1
     )
-    sharded: bool = option(
-        False,
-        "shard the layers' weights, gradients and optimizer states over the processes (FSDP), for encoders larger than "
-        "a GPU's memory",
-    )
 
     half_precision: bool = option(
         False,
@@ -303,12 +292,6 @@ def _validate_combinations(arguments: Arguments) -> None:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
-    if arguments.sharded and arguments.average_from < 1:
-        raise InputError("average_from averages whole models: drop sharded")
-    if arguments.lora_rank and not arguments.initialize_from:
-        raise InputError("lora_rank needs a pretrained encoder: name one by initialize_from")
-    if arguments.lora_rank and (arguments.adapt or arguments.sharded):
-        raise InputError("lora_rank trains adapters alone: drop adapt and sharded")
 
 
 def _validate_adaptation(arguments: Arguments) -> None:
@@ -319,8 +302,8 @@ def _validate_adaptation(arguments: Arguments) -> None:
         raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
     if [task for task, weight in arguments.tasks.items() if weight] != ["response_prediction"]:
         raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
-    if arguments.sharded or arguments.average_from < 1:
-        raise InputError("adapt interpolates whole models: drop sharded and average_from")
+    if arguments.average_from < 1:
+        raise InputError("adapt interpolates whole models: drop average_from")
     refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
 
 

@@ -134,11 +134,6 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
             f"num_processes is {expected}, but the run has {accelerator.num_processes}: on CPU launch with "
             f"`accelerate launch --multi_gpu --num_processes {expected} --mixed_precision no --dynamo_backend no …`"
         )
-    if arguments.sharded and accelerator.num_processes == 1:
-        raise InputError(
-            "sharded divides the layers among several processes, but the run has one: use `accelerate launch` with "
-            "--num_processes 2 or more, or drop sharded"
-        )
     return accelerator
 
 

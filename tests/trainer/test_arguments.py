@@ -46,7 +46,6 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"decay": "none"}, "decay is 'none'; expected one of constant, linear, cosine"),
         ({"best_metric": "sts.2012.OnWN.pearson"}, "but sts are test sets: name a result of dev"),
         ({"resume": True, "overwrite": True}, "resume and overwrite exclude each other"),
-        ({"sharded": True, "average_from": 0.5}, "average_from averages whole models: drop sharded"),
         ({"push_to_hub": True}, "hub_model_id is needed"),
         ({"word_vectors": "glove"}, "word_vectors is 'glove'; expected random, skip_gram, an existing file or folder"),
         ({"output_dir": "s3://bucket/run"}, "output_dir is s3://bucket/run, a URL; expected a folder"),

@@ -46,8 +46,6 @@ TINY_RUN: dict[str, Any] = {
     "mini_batch_size": 8,
     "trackers": ["none"],
     "device": "cpu",
-    # Needs several processes: test_distributed.py trains a sharded run over two.
-    "sharded": False,
 }
 TEACHER = "quickstart"  # the preset whose tiny model replaces these:
 MINI_LM = "sentence-transformers/all-MiniLM-L6-v2"

@@ -24,12 +24,9 @@ from transformers import (
 )
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
 from modeling_convsim import ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from modeling_convsim.encoding.loading import download_model, parse_model_id
-from modeling_convsim.modeling_heads import ConvSimForMultitask
-from modeling_convsim.modeling_pretrained import ConvSimPretrainedModel
 from trainer.command_line import config_fields
 from trainer.encoders.loading import installed_copy
 
@@ -221,31 +218,6 @@ class Backbone:
 
     def _refusal(self, reason: str) -> InputError:
         return InputError(f"initialize_from: {self.source} cannot be loaded: {reason}")
-
-
-def add_adapters(model: ConvSimForMultitask, rank: int) -> None:
-    """Freeze the backbone of a pretrained encoder, and add low-rank adapters to its linear layers, which are trained.
-
-    LoRA (Hu et al., 2022, section 4.1), with alpha twice the rank.
-
-    Raises:
-        InputError: the encoder has no backbone, or peft is not installed.
-    """
-    if not isinstance(model.encoder, ConvSimPretrainedModel):
-        raise InputError("lora_rank: the model of initialize_from is no pretrained encoder; drop lora_rank")
-    peft = import_extra("peft", "lora", "lora_rank")
-    backbone = model.encoder.backbone.requires_grad_(False)
-    settings = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear")
-    peft.inject_adapter_in_model(settings, backbone)
-
-
-@torch.no_grad()
-def merge_adapters(model: ConvSimForMultitask) -> None:
-    """Add the adapters of `add_adapters` to the weights of their layers, and remove them."""
-    for name, layer in list(model.named_modules()):
-        if hasattr(layer, "lora_A"):
-            layer.merge()
-            model.set_submodule(name, layer.get_base_layer())
 
 
 def _mark_pairs(tokenizer: PreTrainedTokenizerBase, limit: int) -> PreTrainedTokenizerFast:

@@ -3,7 +3,6 @@
 import json
 import logging
 import shutil
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import Any
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, find_damage, list_files, replace_folder, write_checksums
 from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import report_write_errors, temporary_path
+from data_scripts.files.storage import report_write_errors
 from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.context import Progress, RunContext
 from trainer.training.inputs import find_changes
@@ -151,26 +150,6 @@ def _read_progress(checkpoint: Path) -> dict[str, Any]:
     with suppress(InputError):
         return read_object(checkpoint / "progress.json")
     return {}
-
-
-def check_shared_folder(folder: Path) -> None:
-    """Check that all processes see the run's folder, where each of them saves its shards. Every process must call it.
-
-    Raises:
-        InputError: a machine has a folder of its own; all processes raise it.
-    """
-    name = share(temporary_path(folder / "seen-by-all").name)
-    if rank() == 0:
-        (folder / name).touch()
-    wait_for_all()
-    seen = gather((socket.gethostname(), (folder / name).exists()))
-    if rank() == 0:
-        (folder / name).unlink()
-    if lacking := sorted({machine for machine, is_seen in seen if not is_seen}):
-        raise InputError(
-            f"sharded: every process saves its part of a checkpoint to output_dir, but {folder} on {lacking[0]} is not "
-            "the folder of the main process: name a folder on a disk that all machines share"
-        )
 
 
 @contextmanager

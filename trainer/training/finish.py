@@ -18,7 +18,6 @@ from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
 from trainer.publish.training_data import HUB_SOURCES, find_hub_sources, find_licenses
 from trainer.publish.upload import Destination, publish
-from trainer.training.backbone import merge_adapters
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import METRICS
@@ -53,7 +52,6 @@ def finish_run(
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)
-        merge_adapters(evaluator.model)
         further = context.hook.finish(context, evaluator, progress)
         matrices: dict[str, np.ndarray] = {}
         results = _final_results(context, evaluator, matrices)

@@ -17,8 +17,6 @@ from modeling_convsim import (
     ConvSimConfig,
     ConvSimPretrainedConfig,
     ConvSimPretrainedForMultitask,
-    ConvSimTransformerConfig,
-    ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding.loading import parse_model_id, tokenizer_problem
 from modeling_convsim.modeling_heads import ConvSimForMultitask
@@ -28,7 +26,7 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
 from trainer.encoders.protocol import Side
 from trainer.tasks import Task
-from trainer.training.backbone import Backbone, add_adapters, find_backbone
+from trainer.training.backbone import Backbone, find_backbone
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -40,8 +38,6 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
     torch.manual_seed(arguments.seed)
     if arguments.initialize_from:
         model = _load_model(arguments, arguments.initialize_from)
-        if arguments.lora_rank:
-            add_adapters(model, arguments.lora_rank)
     else:
         model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
@@ -166,9 +162,6 @@ def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
         return _build_on_backbone(arguments, backbone)
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
-    if (arguments.model_type, model_type) == ("transformer", "dan"):
-        dan = load_pretrained(ENCODERS["dan"], source, "initialize_from")
-        return transformer_from_dan(arguments.model_config, dan, source)
     if arguments.model_type not in (None, model_type):
         raise _conflict("model_type", arguments.model_type, source, model_type)
     own = config.to_dict()
@@ -318,48 +311,3 @@ def _set_word_embeddings(model: ConvSimForMultitask, vectors: np.ndarray) -> Non
     length = (model.config.initializer_range or width**-0.5) * width**0.5  # 1 by default
     known = torch.from_numpy(vectors.any(axis=1))
     table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)
-
-
-def transformer_from_dan(
-    model_config: dict[str, Any], dan: ConvSimForMultitask, source: str
-) -> ConvSimTransformerForMultitask:
-    """Build a residual Transformer with the word embeddings, token weights, DNN and heads of a trained DAN.
-
-    Its attention layers are new, and contribute nothing at first: training starts at the DAN's embeddings.
-
-    Args:
-        model_config: fields of the Transformer's config. It takes those that both configs have from the DAN.
-        dan: the multitask model.
-        source: where the DAN was loaded from, for messages.
-
-    Raises:
-        InputError: the DAN is not one of residual sums of words, or `model_config` contradicts it or is invalid.
-    """
-    config = dan.config
-    if not config.residual or config.bigram_buckets or config.activation != "tanh" or config.dynamic_tanh:
-        raise InputError(
-            f"initialize_from: {source} is a DAN that has bigrams, a dynamic tanh or another activation than tanh, or "
-            "is not residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: "
-            "tanh, such as best_dan"
-        )
-    shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}
-    shared |= {name: getattr(dan.config, name) for name in ("residual", "learned_token_weights", "hidden_sizes")}
-    for name, value in shared.items():
-        if model_config.get(name, value) != value:
-            raise InputError(
-                f"model_config.{name} is {model_config[name]}, but that of the DAN in initialize_from, {source}, is "
-                f"{value}: leave it out"
-            )
-    try:
-        model = ConvSimTransformerForMultitask(ConvSimTransformerConfig(**shared | model_config))
-    except StrictDataclassError as error:
-        raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
-    # In a Transformer, `layers` are those with attention.
-    renamed = ("encoder.layers.", "encoder.dnn_layers.")
-    weights = {name.replace(*renamed): value for name, value in dan.state_dict().items()}
-    damaged = [name for name, value in weights.items() if not value.isfinite().all()]
-    if damaged:
-        raise InputError(f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite")
-    _, unexpected = model.load_state_dict(weights, strict=False)
-    assert not unexpected
-    return model

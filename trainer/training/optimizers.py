@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import SGD, AdamW, Optimizer
 
 from trainer.distributed import sum_by_row
@@ -89,14 +88,8 @@ def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor
             values.append(parameter.grad._values())
         else:
             values.append(parameter.grad)
-    # torch's foreach functions refuse lists with both sharded (FSDP) and ordinary tensors.
-    groups = [[value for value in values if isinstance(value, DTensor) == is_sharded] for is_sharded in (True, False)]
-    norms = [nn.utils.get_total_norm(group) for group in groups if group]
-    norm = torch.linalg.vector_norm(
-        torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
-    )
+    norm = nn.utils.get_total_norm(values)
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     if norm.is_cuda or scale < 1:  # on a GPU, reading the value would wait for the device
-        for group in filter(None, groups):
-            torch._foreach_mul_(group, scale)
+        torch._foreach_mul_(values, scale)
     return norm

@@ -30,7 +30,7 @@ from trainer.distributed import (
 from trainer.hardware import available_threads, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.backbone import find_backbone
-from trainer.training.checkpoints import check_shared_folder, recorded_precision
+from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import Hook, Interruption, RunContext
 from trainer.training.finish import finish_run
 from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
@@ -107,8 +107,6 @@ def _start(
     if accelerator.is_main_process:
         exit_stack.enter_context(open_folder(folder, arguments))
     wait_for_all()
-    if arguments.sharded:
-        check_shared_folder(folder)
     torch.set_num_threads(available_threads())
     return RunContext(arguments, accelerator, folder, started, interruption=interruption, hook=hook)
 

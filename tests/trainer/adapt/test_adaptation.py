@@ -47,7 +47,7 @@ def test_batch_size_and_steps_follow_from_the_number_of_pairs(pairs, batch_size,
     [
         ({"tasks": {"response_prediction": 0.9, "snli": 0.1}, "snli": "s"}, "adapt trains on conversations alone"),
         ({"epochs": 3}, "epochs has no effect with adapt"),
-        ({"average_from": 0.5}, "adapt interpolates whole models: drop sharded and average_from"),
+        ({"average_from": 0.5}, "adapt interpolates whole models: drop average_from"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):

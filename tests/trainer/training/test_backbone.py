@@ -174,7 +174,6 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
         ({"model_config": {"embedding_size": 8}}, "model_config.embedding_size is 8, but that of .*, is 16"),
         ({"model_config": {"hiden_size": 8}}, "model_config has hiden_size, which a pretrained encoder does not have"),
         ({"model_config": {"pooling": "max"}}, "model_config: .*pooling"),
-        ({"lora_rank": 2, "adapt": True}, "lora_rank trains adapters alone: drop adapt and sharded"),
         ({"max_tokens": 151}, "max_tokens is 151, but .* reads at most 150 tokens"),
     ],
 )
@@ -249,26 +248,6 @@ def test_a_run_trains_publishes_and_exports_a_pretrained_encoder(run_trainer, pr
     np.testing.assert_allclose(
         again.encode(texts, side="query"), encoder.encode(texts, side="query"), rtol=0, atol=1e-5
     )
-
-
-def test_adapters_change_linear_layers_by_matrices_of_low_rank(run_trainer, preset, tmp_path):
-    backbone = save_backbone(tmp_path / "backbone", **sentence_transformer("mean"))
-    options = {"model_type": None, "vocab_size": None, "model_config": None, "max_steps": 2, "eval_every": 1}
-    options |= {"initialize_from": str(backbone), "learning_rate": 0.001, "optimizer": "adamw"}
-    assert run_trainer(preset(**options, lora_rank=2)) == 0
-    before = AutoModel.from_pretrained(backbone, add_pooling_layer=False).state_dict()
-    after = Encoder.from_pretrained(tmp_path / "run" / "model").model.encoder.backbone.state_dict()
-    assert after.keys() == before.keys()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed == {name for name, values in before.items() if "encoder" in name and values.ndim == 2}
-    assert {int(torch.linalg.matrix_rank(after[name] - before[name], rtol=1e-3)) for name in changed} == {2}
-
-
-def test_adapters_need_a_pretrained_encoder(tiny_tokenizer, tmp_path):
-    folder = str(save(build("dan"), tiny_tokenizer, tmp_path))
-    arguments = build_arguments(initialize_from=folder, lora_rank=2, tasks={"response_prediction": 1}, pairs=["p"])
-    with pytest.raises(InputError, match="lora_rank: the model of initialize_from is no pretrained encoder"):
-        build_model(arguments, tiny_tokenizer)
 
 
 def test_the_prompts_of_a_run_are_those_of_its_model(tmp_path):

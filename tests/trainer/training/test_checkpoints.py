@@ -5,20 +5,10 @@ from tempfile import gettempdir
 
 import pytest
 
-from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
 from trainer.training import checkpoints
-
-
-def test_shards_need_a_disk_that_all_machines_share(monkeypatch, tmp_path):
-    checkpoints.check_shared_folder(tmp_path)
-    assert not any(path.is_file() for path in tmp_path.rglob("*"))
-    monkeypatch.setattr(checkpoints, "gather", lambda own: [own, ("b", False)])
-    with pytest.raises(InputError, match=f"sharded: .* but {tmp_path} on b is not the folder of the main process"):
-        checkpoints.check_shared_folder(tmp_path)
-
 
 CHECKPOINT = {"model.safetensors": b"weights!", "optimizer/state": b"abc", "empty": b""}
 

@@ -49,23 +49,7 @@ def test_no_thread_of_a_process_group_outlives_a_run(two_process_preset, tmp_pat
         assert int(counts[1]) > 0 and counts[2] == "0"
 
 
-def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(two_process_preset, tmp_path):
-    settings = yaml.safe_load(two_process_preset.read_text())
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
-    config = {**sizes, "hidden_dropout": 0.0, "attention_dropout": 0.0, "embedding_size": 8}
-    settings |= {"model_type": "transformer", "model_config": config, "eval_every": 3, "log_every": 1}
-    two_process_preset.write_text(yaml.safe_dump(settings))
-    one = losses(two_process_preset, tmp_path / "one")
-    options = ["--num_processes", "2", "--sharded", "true"]
-    stopped = run_ranks(ALTERED, "exits", two_process_preset, "--output_dir", tmp_path / "two", *options)
-    assert stopped.returncode and [path.name for path in (tmp_path / "two").glob("checkpoint-*")] == ["checkpoint-3"]
-    two = losses(two_process_preset, tmp_path / "two", "--sharded", "true", "--resume", "true", ranks=2)
-    assert two == pytest.approx(one, rel=1e-5)
-    assert_close_models(tmp_path / "one", tmp_path / "two")
-
-
-@pytest.mark.parametrize("sharded", ["false", "true"])
-def test_a_pretrained_encoder_has_the_losses_of_one_process_in_two(sharded, two_process_preset, tmp_path):
+def test_a_pretrained_encoder_has_the_losses_of_one_process_in_two(two_process_preset, tmp_path):
     settings = yaml.safe_load(two_process_preset.read_text())
     backbone = save_backbone(tmp_path / "backbone", vocabulary=[f"word{number}" for number in range(40)])
     settings |= {"initialize_from": str(backbone), "log_every": 1, "learning_rate": 0.001}
@@ -73,7 +57,7 @@ def test_a_pretrained_encoder_has_the_losses_of_one_process_in_two(sharded, two_
         del settings[name]
     two_process_preset.write_text(yaml.safe_dump(settings))
     one = losses(two_process_preset, tmp_path / "one")
-    two = losses(two_process_preset, tmp_path / "two", "--sharded", sharded, ranks=2)
+    two = losses(two_process_preset, tmp_path / "two", ranks=2)
     assert two == pytest.approx(one, rel=1e-5) and one[-1] < one[0]
 
 

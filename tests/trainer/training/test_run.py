@@ -171,7 +171,6 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         ({"score_teachers": ["nowhere"]}, "nowhere: the model cannot be loaded"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU: use --device cpu"),
-        ({"sharded": True}, "sharded divides the layers among several processes, but the run has one: .* drop sharded"),
         ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is 'fp16'; expected one of auto, no, bf16"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),

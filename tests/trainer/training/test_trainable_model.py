@@ -1,15 +1,9 @@
-"""The update of a model by both optimizers, and its shards."""
-
-import gc
-from collections.abc import Iterator
+"""The update of a model by both optimizers."""
 
 import pytest
 import torch
-import torch.distributed as dist
 from accelerate import Accelerator
-from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from trainer.arguments import Arguments
@@ -99,42 +93,3 @@ def test_one_weight_that_is_not_finite_is_found(accelerator, value):
     with torch.no_grad():
         list(model.wrapped.parameters())[-1].view(-1)[-1] = value
     assert not model.has_finite_weights()
-
-
-@pytest.fixture
-def process_group(tmp_path) -> Iterator[None]:
-    """A group of this process alone."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    yield
-    gc.collect()
-    dist.destroy_process_group()
-
-
-def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, accelerator, tmp_path):
-    def step(model: TrainableModel) -> None:
-        accelerator.backward(loss_of(model.wrapped))
-        model.apply_gradients()
-        model.update_full()
-
-    def weights(model: TrainableModel) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in model.full.state_dict().items()}
-
-    options = {"optimizer": "adamw", "sharded": True}
-    model, folder = build(accelerator, **options), tmp_path / "saved"
-    assert model.full is not model.wrapped and model.full.response_head is not model.wrapped.response_head
-    step(model)
-    saved = weights(model)
-    model.save(folder)
-    torch.testing.assert_close(load_file(folder / "model.safetensors"), saved)
-    step(model)
-    expected = weights(model)
-    assert any(not saved[name].equal(value) for name, value in expected.items())
-
-    other = build(accelerator, **options)
-    other.load(folder)
-    assert other.has_finite_weights()
-    step(other)  # as if it had never stopped
-    torch.testing.assert_close(weights(other), expected, rtol=0, atol=0)
-    with torch.no_grad():
-        next(p for p in other.wrapped.parameters() if isinstance(p, DTensor)).fill_(torch.nan)
-    assert not other.has_finite_weights()
