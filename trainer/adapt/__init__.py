@@ -6,7 +6,6 @@ start, frozen             the model that training starts from; a pretrained enco
 context                   the weights of earlier turns
 selection                 the point between start and trained weights, and its gain over the base
 cross_validation          chooses the same for a few pairs, which have no dev split
-feedback                  suggestions that users of the page accepted, as more pairs
 joint                     joins the adapted base and another adapted encoder
 replies, suggestions      the index of replies, its weights and its threshold
 comparison                the adapted model beside the base and other systems

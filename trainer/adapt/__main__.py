@@ -12,7 +12,6 @@ Each step is also a command of its own: `convsim data conversations`, `convsim t
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.files.command_line import ArgumentParser, run_stoppable
@@ -28,13 +27,6 @@ def build_parser() -> ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_reading_arguments(parser)
-    parser.add_argument(
-        "--feedback",
-        type=Path,
-        metavar="FILE",
-        help="accepted and rejected suggestions, which `convsim demo --feedback FILE` wrote: accepted ones are further "
-        "pairs to train on and to suggest (default: none)",
-    )
     group = parser.add_argument_group("output")
     group.add_argument(
         "-o", "--output", type=storage_argument, required=True, metavar="FOLDER", help="folder of the run"
@@ -46,13 +38,8 @@ def build_parser() -> ArgumentParser:
         "--base",
         metavar="MODEL",
         help="folder or Hub id of the model to adapt: one of this project, or any text encoder of transformers or "
-        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2 (default: that of the environment "
-        "variable CONVSIM_BASE, or else the base that ships with convsim)",
-    )
-    group.add_argument(
-        "--finetune",
-        action="store_true",
-        help="train a pretrained encoder too, which takes a GPU or patience, not only its heads",
+        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, of which only new heads are trained "
+        "(default: that of the environment variable CONVSIM_BASE, or else the base that ships with convsim)",
     )
     group.add_argument(
         "--precision",
@@ -76,7 +63,7 @@ def main(arguments: list[str]) -> int:
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
         options = ConversationOptions.from_arguments(args)
-        adapt_to_chats(args.files, options, args.output, args.base, args.precision, args.finetune, args.feedback)
+        adapt_to_chats(args.files, options, args.output, args.base, args.precision)
         return 0
 
     return run_stoppable(execute)

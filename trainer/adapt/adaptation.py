@@ -24,7 +24,6 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, choose_context, measure_context, score_by
 from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
-from trainer.adapt.feedback import add_feedback
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.selection import TO_KEEP, Gain, Point, gain_of
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
@@ -79,15 +78,14 @@ class Adapted:
         return encoder
 
 
-def adapt(arguments: Arguments, judge: Judge | None = None, feedback: Dataset | None = None) -> Adapted:
+def adapt(arguments: Arguments, judge: Judge | None = None) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run.
 
-    A pretrained encoder gets heads and a lexical channel. Only these are trained, unless the settings have `finetune`.
+    A pretrained encoder gets heads and a lexical channel. Only these are trained.
 
     Args:
         arguments: the settings.
         judge: what compares suggestions with real replies; by default the model itself, before it is adapted.
-        feedback: further pairs to train on, by `read_feedback`.
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
@@ -96,7 +94,7 @@ def adapt(arguments: Arguments, judge: Judge | None = None, feedback: Dataset | 
     if find_backbone(str(arguments.initialize_from)):
         model_config = {"lexical_size": LEXICAL_SIZE, **arguments.model_config}
         arguments = dataclasses.replace(arguments, model_config=model_config)
-    adaptation = Adaptation(judge, feedback)
+    adaptation = Adaptation(judge)
     results = train(arguments, adaptation)
     if adaptation.vectors:
         freeze(adaptation.base.model.encoder, adaptation.vectors)
@@ -121,22 +119,18 @@ class Adaptation(Hook):
     base: Encoder
     vectors: Vectors
     judge: Judge
-    _logged: int
     _base: Interpolation
     _base_share: float
     _start: Start
     _dev: "_Dev"
 
-    def __init__(self, judge: Judge | None = None, feedback: Dataset | None = None) -> None:
-        self._given_judge, self._feedback = judge, feedback
+    def __init__(self, judge: Judge | None = None) -> None:
+        self._given_judge = judge
 
     def complete_splits(self, data: RunData) -> None:
         """See `split_pairs`."""
         split_pairs(data)
         self.pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
-        self._logged = len(self.pairs["train"])
-        if self._feedback is not None:
-            self.pairs["train"] = data.training["pairs"] = add_feedback(self.pairs, self._feedback)
 
     def prepare(
         self,
@@ -148,7 +142,7 @@ class Adaptation(Hook):
         """Turn the base into the start; without a dev split, choose the point by cross-validation."""
         arguments = scale_schedule(context.arguments, len(tasks[TASK]))
         self.vectors = {}
-        is_frozen = isinstance(model.encoder, ConvSimPretrainedModel) and not arguments.finetune
+        is_frozen = isinstance(model.encoder, ConvSimPretrainedModel)
         if is_frozen:
             freeze(model.encoder, self.vectors)
         self.base = Encoder(copy_model(model), tokenizer)
@@ -163,7 +157,7 @@ class Adaptation(Hook):
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
             pairs = self.pairs["train"]
-            self.choice = CrossValidation(context, model, self.base, tasks, pairs, self._logged, self.judge).run()
+            self.choice = CrossValidation(context, model, self.base, tasks, pairs, self.judge).run()
             self._start, self.context = self.choice.start, self.choice.context
             return arguments_of(arguments, self.choice.point)
         self._dev = _Dev(model, tokenizer, self.pairs["validation"])

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-from datasets import Dataset
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.commands.inspect import FEWEST_PAIRS
@@ -23,11 +22,9 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
-from trainer.adapt.feedback import add_feedback, read_feedback
 from trainer.adapt.joint import Joint, join
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
-from trainer.adapt.suggestions import Weights
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
@@ -41,7 +38,6 @@ from trainer.training.run_folder import KIND, remove_earlier_run
 
 SECOND = "second"  # folder of the run that adapts the project's own base beside another encoder
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
-FINETUNING_RATE = 2e-5  # of a pretrained encoder
 
 
 def adapt_to_chats(
@@ -50,8 +46,6 @@ def adapt_to_chats(
     output: Path,
     base: str | None = None,
     precision: float = 0.8,
-    finetune: bool = False,
-    feedback: Path | None = None,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
 
@@ -65,8 +59,6 @@ def adapt_to_chats(
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
         precision: required precision of suggested replies, for which the index is calibrated.
-        finetune: train a pretrained encoder too, not only its heads.
-        feedback: a file of accepted and rejected suggestions, which the page wrote.
 
     Returns:
         The contents of results.json.
@@ -76,9 +68,8 @@ def adapt_to_chats(
     """
     if not 0 < precision < 1:
         raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
-    accepted = read_feedback(feedback, options) if feedback else None
     prepare_folder(output, options.overwrite)
-    arguments = _run_settings(choose_base(base), output, options.license, finetune)
+    arguments = _run_settings(choose_base(base), output, options.license)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
     seconds: dict[str, float] = {}
     with _timed(seconds, "reading the logs"):
@@ -86,19 +77,18 @@ def adapt_to_chats(
         arguments.language = _check_language(str(arguments.initialize_from), output / "pairs") or arguments.language
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, arguments, report, accepted)
+        return _suggest_with_base(output, arguments, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
         own = _own_base(arguments)
-        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None, accepted)
-        joint = _join(adapted, own, arguments, output, accepted)
+        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None)
+        joint = _join(adapted, own, arguments, output)
     encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
         index, calibration = build_index(output, encoder, adapted.pairs, choice, precision, adapted.judge)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
-        weights = Weights(index.message_weight, index.consensus_weight)
-        comparison = compare(adapted.base, encoder, adapted.pairs, choice, weights, adapted.judge)
+        comparison = compare(adapted.base, encoder, adapted.pairs, choice)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     is_adapted = adapted.results["adaptation"]["adapted"]
@@ -113,7 +103,6 @@ def adapt_to_chats(
         **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
         **({"joint": joint.summarize()} if joint else {}),
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
-        "suggestions": comparison.suggestions,
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }
     update_results(output / "results.json", results)
@@ -168,14 +157,12 @@ def _own_base(arguments: Arguments) -> str | None:
     return None
 
 
-def _join(
-    adapted: Adapted, own: str | None, arguments: Arguments, output: Path, feedback: Dataset | None
-) -> Joint | None:
+def _join(adapted: Adapted, own: str | None, arguments: Arguments, output: Path) -> Joint | None:
     """Adapt the project's own base too, and join both models, if that helps."""
     joint = None
     if own:
-        settings = _run_settings(own, output / SECOND, arguments.license, False, output / "pairs")
-        joint = join(adapted, adapt(settings, feedback=feedback), (output / "model", output / SECOND / "model"))
+        settings = _run_settings(own, output / SECOND, arguments.license, output / "pairs")
+        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
     if joint is None and has_record(output / SECOND, KIND):
         remove_earlier_run(output / SECOND)
     return joint
@@ -187,14 +174,11 @@ def _is_finished(folder: Path) -> bool:
     return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
 
-def _suggest_with_base(
-    output: Path, arguments: Arguments, report: dict[str, Any], feedback: Dataset | None
-) -> dict[str, Any]:
+def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
     remove_earlier_run(output)  # whose model would stand beside the index
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
-    pairs = pairs if feedback is None else add_feedback({"train": pairs}, feedback)
     encoder = _open_base(arguments)
     index = ReplyIndex.build(encoder, pairs["response"][:], questions=pairs["input"][:])
     index.no_threshold = f"{len(pairs)} pairs are too few for a threshold"
@@ -232,13 +216,12 @@ def _open_base(arguments: Arguments) -> Encoder:
     return Encoder.from_pretrained(base)
 
 
-def _run_settings(base: str, folder: Path, license: str | None, finetune: bool, pairs: Path | None = None) -> Arguments:
+def _run_settings(base: str, folder: Path, license: str | None, pairs: Path | None = None) -> Arguments:
     """The settings of the run that adapts the base to pairs, by default those in its folder: the preset `adapt`."""
     words = ["--initialize_from", base, "--pairs", str(pairs or folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
     if backbone := find_backbone(base):
         words += ["--max_tokens", str(min(MOST_TOKENS, backbone.load_tokenizer().model_max_length))]
-        words += ["--finetune", "true", "--learning_rate", str(FINETUNING_RATE)] if finetune else []
     return parse_arguments([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
 
 

@@ -19,7 +19,7 @@ from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, me
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
-from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights, choose_weights, suggest_by_weights
+from trainer.adapt.suggestions import Suggested, Weights, choose_weights, suggest_by_weights
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
 from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
@@ -90,7 +90,6 @@ class CrossValidation:
         base: Encoder,
         tasks: Mapping[str, Task],
         pairs: Dataset,
-        logged: int,
         judge: Judge,
     ) -> None:
         """Divide the pairs.
@@ -101,7 +100,6 @@ class CrossValidation:
             base: the base, whatever is trained.
             tasks: the only task of the run.
             pairs: the pairs to train on.
-            logged: how many of them, the first ones, are of the logs; the others are feedback, which is in no fold.
             judge: compares suggestions with real replies.
 
         Raises:
@@ -112,7 +110,7 @@ class CrossValidation:
         self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
         self._judge, self._tokenizer = judge, base.tokenizer
         self._threads = thread_numbers(pairs)
-        folds = split_into_folds(self._threads[:logged])
+        folds = split_into_folds(self._threads)
         held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
         replies = np.array(pairs["response"][:], dtype=object)
         self._held_out = [rows for rows in held_out if len(set(replies[rows])) >= FEWEST_REPLIES]
@@ -193,7 +191,7 @@ class CrossValidation:
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
         index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
-        result = suggest_by_weights(index, unknown, self._judge, (*CHOICES, BY_MESSAGES))
+        result = suggest_by_weights(index, unknown, self._judge)
         self._model.train(was_training)
         return result
 

@@ -18,7 +18,7 @@ from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import Adapted, halve
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, choose, cross_choose, gain_of
-from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, choose_weights, suggest_by_weights
+from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
 from trainer.data.dev_split import thread_numbers
 from trainer.evaluation.ranking import Queries, build_queries, rank, score
 
@@ -93,7 +93,7 @@ def _suggest(first: Adapted, second: Adapted, share: float, gain: Gain) -> Choic
     for (models, _), rows in zip(_folds(first, second), first.choice.held_out, strict=True):
         known, unknown = _others(pairs, rows), pairs.select(rows)
         index = ReplyIndex.build(JointEncoder(*models, share), known["response"], questions=known["input"])
-        outcomes.append(suggest_by_weights(index, unknown, first.judge, (*CHOICES, BY_MESSAGES)))
+        outcomes.append(suggest_by_weights(index, unknown, first.judge))
     suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
     of_both = Gain(gain.threads, first.choice.gain.base, gain.adapted)
     return dataclasses.replace(first.choice, gain=of_both, suggested=suggested, weights=choose_weights(suggested))

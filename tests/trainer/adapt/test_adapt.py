@@ -70,8 +70,6 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
 
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
     assert chosen["lexical_share"] == index.encoder.model.config.lexical_share
-    assert {"adapted", "adapted, replies", "bm25, messages"} <= results["suggestions"].keys()
-    assert f"{results['suggestions']['bm25, messages']['right']:.3f}" in printed
     held_out = {example["reply"] for example in results["chats"]["examples"]}
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:
@@ -83,19 +81,14 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     assert (index.calibration and index.calibration.threshold) == thresholds.get("threshold")
 
 
-def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path, capsys):
+def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path):
     chats = [[question, reply, f"thanks for number {row}"] for row, (question, reply) in enumerate(CHATS)]
-    lines = [{"message": f"new {row}", "reply": f"yes i new {row}", "accepted": row < 2} for row in range(4)]
-    (tmp_path / "feedback.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(options(chats, "--repliers", "b", "--feedback", "feedback.jsonl")) == 0
-    assert "2 accepted replies of feedback.jsonl; 2 rejected ones are not used" in capsys.readouterr().out
+    assert main(options(chats, "--repliers", "b")) == 0
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     splits = results["chats"]["report"]["splits"]
     assert sum(splits.values()) == len(CHATS)
-    assert results["adaptation"]["queries"] == splits["train"] + splits.get("validation", 0)  # none of the feedback
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
     assert index.replies.texts and not [text for text in index.replies.texts if text.startswith("thanks")]
-    assert [text for text in index.replies.texts if "new" in text.split()[2]] == ["yes i new 0", "yes i new 1"]
     assert {each["reply"].startswith("yes i") for each in results["chats"]["examples"]} == {True}
 
 

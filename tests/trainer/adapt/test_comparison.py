@@ -1,7 +1,6 @@
 """The adapted model against other systems, on the same queries."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,22 +12,13 @@ from trainer.adapt.comparison import PEER, Comparison, compare, describe_gain, f
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import Choice
 from trainer.adapt.selection import Gain
-from trainer.adapt.suggestions import BY_MESSAGES, BY_REPLIES, Suggested, Weights, rival_suggestions, token_f1
+from trainer.adapt.suggestions import Weights
 from trainer.evaluation.ranking import Ranks
 
 INPUTS = [f"question {number}" for number in range(30)]
 RESPONSES = [f"answer {number}" for number in range(30)]
-OWN = Weights(0.5, 1.0)
 PAIRS = Dataset.from_dict({"input": INPUTS, "response": RESPONSES, "thread": INPUTS})
-
-
-KNOWN = Dataset.from_dict(
-    {
-        "input": ["how much", "where", "when"],
-        "response": ["ten euros", "in the city", "on monday"],
-        "thread": list("abc"),
-    }
-)
+KNOWN = Dataset.from_dict({"input": ["how much", "where"], "response": ["ten euros", "there"], "thread": ["a", "b"]})
 
 
 @pytest.fixture
@@ -46,15 +36,6 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
     monkeypatch.setattr(comparison, "load_encoder", found.__getitem__)
     monkeypatch.setattr(comparison, "installed_copy", lambda name: name)  # not installed
     monkeypatch.setattr(comparison, "ENOUGH", 30)
-    monkeypatch.setattr(comparison, "ReplyIndex", SimpleNamespace(build=lambda encoder, *_, **__: encoder))
-    suggested = {
-        weights: Suggested(["on monday"] * right + ["ten euros"] * (30 - right), np.zeros(30), np.zeros(30))
-        for weights, right in ((OWN, 12), (BY_REPLIES, 9), (BY_MESSAGES, 3))
-    }
-    monkeypatch.setattr(comparison, "suggest_by_weights", lambda *_: suggested)
-    monkeypatch.setattr(
-        comparison, "text_cosines", lambda _, texts, real: np.array([text == "on monday" for text in texts])
-    )
     return found
 
 
@@ -65,14 +46,7 @@ def hits(encoder: FakeEncoder) -> np.ndarray:
 
 
 def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(encoders):
-    result = compare(
-        encoders["the/base"],
-        encoders["run/model"],
-        DatasetDict(train=KNOWN, test=PAIRS),
-        None,
-        OWN,
-        encoders["the/base"],
-    )
+    result = compare(encoders["the/base"], encoders["run/model"], DatasetDict(train=KNOWN, test=PAIRS), None)
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result.adapted["p_at_1"] == pytest.approx(ours.mean())
@@ -95,69 +69,27 @@ def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(en
 
 
 def test_one_line_has_the_score_of_the_model_that_is_kept():
-    result = Comparison({"p_at_1": 0.5}, {"base": {"p_at_1": 0.25}, PEER: {"p_at_1": 0.75}}, {})
+    result = Comparison({"p_at_1": 0.5}, {"base": {"p_at_1": 0.25}, PEER: {"p_at_1": 0.75}})
     assert describe_gain(result, is_adapted=True) == f"adapted: P@1 0.500; 0.250 (the base), 0.750 ({PEER})"
     kept = "the base as it is, because adapting did not help for certain"
     assert describe_gain(result, is_adapted=False) == f"{kept}: P@1 0.250; 0.500 (adapted), 0.750 ({PEER})"
     joined = f"{kept}; joined with the project's own base, whose share in a score is 0.5"
     assert describe_gain(result, False, 0.5).startswith(f"{joined}: P@1 0.500; 0.250 (the base)")
-    assert describe_gain(Comparison({}, {}, {}), is_adapted=True) == "adapted"
+    assert describe_gain(Comparison({}, {}), is_adapted=True) == "adapted"
 
 
-def test_suggestions_are_right_by_the_judge_and_ours_come_first(encoders):
-    result = compare(
-        encoders["the/base"],
-        encoders["run/model"],
-        DatasetDict(train=KNOWN, test=PAIRS),
-        None,
-        OWN,
-        encoders["the/base"],
-    )
-    rows = result.suggestions
-    assert list(rows)[:3] == ["adapted", "adapted, replies", "adapted, messages"]
-    assert [rows[name]["right"] for name in list(rows)[:3]] == pytest.approx([12 / 30, 9 / 30, 3 / 30])
-    assert rows["adapted, messages"]["gain"] == pytest.approx(9 / 30)
-    low, high = rows["adapted, messages"]["gain_interval"]
-    assert 0 < low < 9 / 30 < high
-    assert {"base, replies", "base, messages", "bm25, replies", "bm25, messages", "tfidf, messages"} < rows.keys()
-    lines = format_comparison(result).splitlines()
-    assert any(line.startswith("  adapted, by messages") and "+0.300" in line for line in lines)
-
-
-def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, monkeypatch):
-    """Each fold is ranked among its own replies, and suggested for from those of the others."""
-    asked = []
-
-    def rivals(systems: Any, known: Dataset, unknown: Dataset, turns: Any) -> dict[str, list[str]]:
-        assert set(turns.values()) == {()}
-        assert not set(known["input"]) & set(unknown["input"]) and len(known) + len(unknown) == 30
-        asked.extend(unknown["input"])
-        return {"bm25, messages": ["on monday"] * len(unknown)}
-
-    monkeypatch.setattr(comparison, "rival_suggestions", rivals)
+def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders):
+    """Each fold is ranked among its own replies."""
     folds = [np.arange(10), np.arange(10, 20), np.arange(20, 30)]
     beaten = np.arange(30) % 2
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
-    suggested = {w: Suggested(["on monday"] * 30, np.zeros(30), np.zeros(30)) for w in (OWN, BY_REPLIES, BY_MESSAGES)}
     context = ContextChoice((), [(), (), ()], gain)
-    choice = Choice(None, None, gain, folds, suggested, OWN, context)  # type: ignore[arg-type]
+    choice = Choice(None, None, gain, folds, {}, Weights(0, 0), context)  # type: ignore[arg-type]
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare(encoders["the/base"], encoders["run/model"], splits, choice, OWN, encoders["the/base"])
+        result = compare(encoders["the/base"], encoders["run/model"], splits, choice)
         assert result.adapted["p_at_1"] == pytest.approx(0.5) and result.adapted["split"] == "cross-validation"
         assert result.baselines["base"]["p_at_1"] == 0 and result.baselines["bm25"]["queries"] == 30
-        assert result.suggestions["bm25, messages"]["right"] == result.suggestions["adapted"]["right"] == 1
-    assert asked == INPUTS * 2
-
-
-def test_rivals_never_suggest_the_message_itself_and_take_the_best_reply_or_message():
-    known = Dataset.from_dict({"input": ["where is it", "how much"], "response": ["How much?", "ten euros"]})
-    unknown = Dataset.from_dict({"input": ["how much", "and where"], "response": ["x", "y"]})
-    encoder = FakeEncoder({"how much": "How much?", "and where": "How much?"}, size=16)
-    found = rival_suggestions({"fake": encoder}, known, unknown)
-    assert found["fake, replies"] == ["ten euros", "How much?"]
-    assert found["bm25, messages"] == ["ten euros", "How much?"] == found["tfidf, messages"]
-    assert found["fake, messages"][0] == "ten euros" and found.keys() >= {"bm25, replies", "tfidf, replies"}
 
 
 def test_a_peer_encodes_each_text_of_a_side_once():
@@ -174,13 +106,8 @@ def test_a_peer_encodes_each_text_of_a_side_once():
     assert asked == [("input", "1", "2"), ("input", "3"), ("query", "3")]
 
 
-def test_token_f1_counts_shared_words_with_repetitions():
-    pairs = [("Ten euros!", "ten euros"), ("a a b", "a b c"), ("", "x"), ("a b", "c")]
-    assert token_f1(*zip(*pairs, strict=True)) == pytest.approx([1, 4 / 6, 0, 0])
-
-
 @pytest.mark.parametrize("pairs", [None, Dataset.from_dict({"input": ["a", "b"], "response": ["yes", "no"]})])
 def test_there_is_no_comparison_without_three_held_out_replies(encoders, pairs):
     splits = DatasetDict(train=KNOWN, **({"test": pairs} if pairs else {}))
-    result = compare(encoders["the/base"], encoders["run/model"], splits, None, OWN, encoders["the/base"])
-    assert result == Comparison({}, {}, {}) and "no comparison" in format_comparison(result)
+    result = compare(encoders["the/base"], encoders["run/model"], splits, None)
+    assert result == Comparison({}, {}) and "no comparison" in format_comparison(result)

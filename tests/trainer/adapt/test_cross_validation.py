@@ -17,7 +17,7 @@ from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
-from trainer.adapt.suggestions import BY_MESSAGES, CHOICES, Suggested, Weights
+from trainer.adapt.suggestions import CHOICES, Suggested, Weights
 from trainer.command_line import build_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.evaluation.ranking import Ranks
@@ -77,7 +77,6 @@ def validate(monkeypatch) -> Callable[..., Any]:
         best: float = 4.5,
         processes: int = 1,
         adjustment: float = 0.0,
-        feedback: int = 0,
         **options: Any,
     ) -> Any:
         held_out, freed, suggesting, Loop.runs = [], [], [], []
@@ -110,7 +109,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
 
         def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> Start:
             assert (given, columns, model.weight.item(), model.config.lexical_share) == (model, "columns", 7, 0.1)
-            assert 38 <= len(rows) - feedback <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
+            assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
             with torch.no_grad():
                 model.weight += adjustment
             return Start(Interpolation(model), 0.1, bool(adjustment))
@@ -124,16 +123,13 @@ def validate(monkeypatch) -> Callable[..., Any]:
 
                 return SimpleNamespace(known=known, weights=weights)
 
-        def suggest(index: Any, some: Dataset, judge: str, choices: Any) -> dict[Weights, Suggested]:
+        def suggest(index: Any, some: Dataset, judge: str) -> dict[Weights, Suggested]:
             inputs = some["input"][:]
             assert not index.known & set(inputs) and index.known | set(inputs) == set(pairs["input"])
-            assert judge == "judge" and choices == (*CHOICES, BY_MESSAGES)
+            assert judge == "judge"
             suggesting.append(index.weights)
             cosines = np.array([int(text) % 2 for text in inputs], float)
-            return {
-                each: Suggested(inputs, np.array(list(map(float, inputs))), cosines - distance(each))
-                for each in choices
-            }
+            return {each: Suggested(np.array(list(map(float, inputs))), cosines - distance(each)) for each in CHOICES}
 
         numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
         monkeypatch.setattr(module, "build_queries", queries_of)
@@ -151,8 +147,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
         tasks = {TASK: SimpleNamespace(columns="columns")}
-        logged = len(pairs) - feedback
-        choice = CrossValidation(context, model, base, tasks, pairs, logged, "judge").run()  # type: ignore[arg-type]
+        choice = CrossValidation(context, model, base, tasks, pairs, "judge").run()  # type: ignore[arg-type]
         assert freed == list(range(1, len(Loop.runs) + 1))
         assert model.config.context_weights == [0.5] and sorted(turns_of.values()) == [
             (0.1 * n,) for n in range(len(held_out))
@@ -173,14 +168,6 @@ def make_pairs(threads: int, responses: int = 9) -> Dataset:
     return Dataset.from_list(rows)
 
 
-def test_feedback_is_in_no_fold_and_a_log_may_have_the_name_of_its_source(validate):
-    source = {"source": "feedback"}
-    rows = [row | source for row in make_pairs(20)]
-    feedback = [{"input": f"{row}", "response": "yes", "thread": None, **source} for row in (60, 61)]
-    _, _, held_out, _ = validate(Dataset.from_list(rows + feedback), feedback=2)
-    assert sorted(map(int, chain(*held_out))) == list(range(60))
-
-
 def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate):
     model, choice, held_out, suggesting = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
     assert sorted(map(int, chain(*held_out))) == list(range(60)) and len(held_out) == 3
@@ -197,7 +184,7 @@ def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_cho
     rows = [int(text) for text in chain(*held_out)]
     assert choice.weights == (1, 1) and {text for fold in choice.held_out for text in fold} == set(rows)
     for weights, each in choice.suggested.items():
-        assert each.scores.tolist() == rows and each.texts == list(map(str, rows))
+        assert each.scores.tolist() == rows
         assert each.cosines.tolist() == [row % 2 - distance(weights) for row in rows]
     assert model.weight.item() == 7  # the start
 
