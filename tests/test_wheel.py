@@ -194,16 +194,16 @@ def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
 
 
 def test_adapt_installs_what_all_modules_import(wheel: Path, tmp_path: Path) -> None:
-    """All but reading dumps and finding near duplicates, whose packages are in the extra `train`."""
+    """All but reading dumps, whose package is in the extra `train`."""
     folders = adapt, train = tmp_path / "adapt", tmp_path / "train"
-    for folder, names in ((adapt, required(wheel, "adapt") | {"duckdb"}), (train, {"msgspec", "rensa"})):
+    for folder, names in ((adapt, required(wheel, "adapt") | {"duckdb"}), (train, {"msgspec"})):
         folder.mkdir()
         link_installed(names, folder)  # duckdb is of ibis-framework[duckdb]
     command = [sys.executable, "-I", "-S", "-c", IMPORTER, json.dumps([str(ROOT), *map(str, folders)])]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "0"})
     assert done.returncode == 0, done.stderr[-2000:]
     printed = json.loads(done.stdout)
-    assert set(printed["missing"]) == {"msgspec", "rensa"} <= required(wheel, "train")
+    assert set(printed["missing"]) == {"msgspec"} <= required(wheel, "train")
     assert printed["connections"] == []
 
 

@@ -6,18 +6,12 @@ counts as a row. The other splits are copied unchanged, and the card gets the ne
 --against are used, except train. OUTPUT/leakage.json reports the leaks; without --output, they are only printed. Memory
 holds the evaluation sentences and 100,000 rows.
 
-With --near_duplicates, a text leaks, too, if it shares most of its character 5-grams with an evaluation sentence (a
-Jaccard similarity of 0.7 or more; both texts of more than 20 characters). Texts of the other splits of FOLDER that are
-in its train split ("own test") are counted, but not removed; of a split with more than 100,000 such texts, a sample is
-looked up. Memory: 3 KB for each evaluation sentence.
-
 --against NAME=SOURCE: if NAME is the command of an evaluation dataset (stsb, sts, nli, snli or cqa), SOURCE is what
 that command reads; under another name it is a file, a folder or a Hub name with columns of text (sentence1, question,
 caption, text and the like).
 
-Examples: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsbenchmark-sts --against snli=snli_1.0 \\
-              -o data/multi30k_clean
-          python -m data_scripts leakage data/reddit --near_duplicates
+Example: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsbenchmark-sts --against snli=snli_1.0 \\
+             -o data/multi30k_clean
 """
 
 from __future__ import annotations
@@ -35,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.clean.leakage import EvaluationTexts, LeakedRows, text_arrays, text_columns
+from data_scripts.clean.leakage import LeakedRows, text_columns
 from data_scripts.files.command_line import add_output_argument, disk_path
 from data_scripts.files.dataset_folders import write_report
 from data_scripts.files.datasets import existing_folder
@@ -47,9 +41,7 @@ from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
 
-BATCH = 2_000  # rows that are looked up together
-ROW_GROUP = 50 * BATCH
-HELD_OUT = 100_000  # texts of each split of the dataset itself that are looked up
+ROW_GROUP = 100_000
 EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 
 
@@ -61,14 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         action="append",
-        default=[],
+        required=True,
         metavar="NAME=SOURCE",
         help="an evaluation dataset, as described above; may be given several times",
-    )
-    parser.add_argument(
-        "--near_duplicates",
-        action="store_true",
-        help="find near-duplicates, too; without --against, only those of the folder's other splits",
     )
     output_help = "folder to which the remaining rows are written (default: only print the leaks)"
     add_output_argument(parser, output_help, metavar="OUTPUT", required=False)
@@ -79,8 +66,6 @@ def run(args: argparse.Namespace) -> None:
     """Look up every training text, print the leaks, and write the remaining rows with leakage.json and the license."""
     if args.output is None:
         refuse_options({"--overwrite": args.overwrite}, "needs --output; without it nothing is written")
-    if not args.against and (args.output or not args.near_duplicates):
-        raise InputError("--against is missing: name an evaluation dataset, such as stsb=mteb/stsbenchmark-sts")
     files = sorted(existing_folder(args.folder).glob("train-*.parquet"))
     if not files:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
@@ -88,8 +73,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     verify_dataset(args.folder)
     try:
-        leaks = _Leaks(args, files)
-        leaks.find()
+        leaks = _Leaks(files, load_evaluation_texts(args.against))
         if args.output is None:
             leaks.remove(None)
         else:
@@ -108,7 +92,7 @@ def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
 
     with new_folder(args.output, args.overwrite) as (folder, _):
         leaks.remove(folder)
-        if leaks.rows.read == leaks.removed:
+        if not leaks.kept:
             raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
         for file in sorted(set(args.folder.glob("*.parquet")) - set(leaks.files)):
             shutil.copyfile(file, folder / file.name)
@@ -121,63 +105,40 @@ def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
 
 
 class _Leaks:
-    """The leaks of a folder: their counts, and the first ones in each evaluation dataset."""
+    """The leaks of a dataset's training files: their counts, and the first ones in each evaluation dataset."""
 
-    def __init__(self, args: argparse.Namespace, files: list[Path]) -> None:
-        self.files = files
-        self.evaluation: dict[str, list[str]] = load_evaluation_texts(args.against)
+    def __init__(self, files: list[Path], evaluation: dict[str, list[str]]) -> None:
+        self.files, self.evaluation = files, evaluation
         self.has_captions = set(CAPTION_SCHEMA.names) <= set(pq.read_schema(files[0]).names)
-        held_out = _held_out_texts(args.folder) if args.near_duplicates else {}
-        if repeated := self.evaluation.keys() & held_out.keys():
-            raise InputError(f"--against: the name {min(repeated)} is that of a split of FOLDER; choose another name")
-        self.evaluation |= held_out
-        texts = EvaluationTexts(self.evaluation)
-        near = None
-        if args.near_duplicates:
-            from data_scripts.clean.near_duplicates import NearDuplicates
-
-            near = NearDuplicates(texts.names_of)
-        self.rows = LeakedRows(texts, ["caption"], "group" if self.has_captions else "", near, held_out)
+        self.rows = LeakedRows(evaluation, "group" if self.has_captions else "")
         self.columns: list[str] = []
-        self.removed = 0
-        # (name, whether it is a near-duplicate) -> the first leaks
-        self.examples: defaultdict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
-
-    def find(self) -> None:
-        """Look up every text of the files."""
-        before = 0
-        for path, batch in _read_batches(self.files, "leakage"):
+        self.examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.kept = before = 0
+        for path, batch in _read_batches(files, "leakage"):
             self.columns = text_columns(batch.column_names, str(path))
-            self._find(batch, before)
+            numbers: Sequence[int] = range(len(batch))
+            rows, columns = batch, self.columns
+            if self.has_captions:
+                numbers = pc.list_parent_indices(batch["captions"]).to_pylist()
+                rows, columns = one_caption_a_row(batch), ["caption"]
+            for leak in self.rows.add(rows, columns):
+                for name in leak.names:
+                    if len(self.examples[name]) < EXAMPLES:
+                        self.examples[name].append({"row": before + numbers[leak.row] + 1, "text": leak.text})
             before += len(batch)
 
-    def _find(self, batch: pa.Table, before: int) -> None:
-        numbers: Sequence[int] = range(len(batch))
-        if self.has_captions:
-            numbers, batch = pc.list_parent_indices(batch["captions"]).to_pylist(), one_caption_a_row(batch)
-        else:
-            self.rows.columns = self.columns
-        for start in range(0, len(batch), BATCH):
-            for leak in self.rows.add(batch.slice(start, BATCH)):
-                example = {"row": before + numbers[start + leak.row] + 1, "text": leak.text}
-                for name, sentences in leak.sentences.items():
-                    if len(examples := self.examples[name, leak.near]) < EXAMPLES:
-                        examples.append(example | ({"sentence": min(sentences)} if leak.near else {}))
-
     def remove(self, folder: Path | None) -> None:
-        """Count the rows that are removed, and write the others to files of the same names in `folder`, if given."""
+        """Count the rows that remain, and write them to files of the same names in `folder`, if given."""
         remaining, before = self.rows.remaining(), 0
         writers: dict[Path, pq.ParquetWriter] = {}
         for path, batch in _read_batches(self.files, "remaining rows"):
             if self.has_captions:
-                stays = self.rows.is_remaining(batch["group"])
-                lengths = pc.list_value_length(batch["captions"].filter(pc.invert(stays)))
-                self.removed += pc.sum(lengths).as_py() or 0
+                rows = batch.filter(self.rows.is_remaining(batch["group"]))
+                self.kept += pc.sum(pc.list_value_length(rows["captions"])).as_py() or 0
             else:
-                stays = remaining.slice(before, len(batch))
-                self.removed += len(batch) - pc.sum(stays).as_py()
+                rows = batch.filter(remaining.slice(before, len(batch)))
+                self.kept += len(rows)
             before += len(batch)
-            rows = batch.filter(stays)
             if folder and len(rows):  # `datasets` cannot read empty files
                 if path not in writers:
                     options = {"compression": "zstd", "write_page_checksum": True}
@@ -188,39 +149,17 @@ class _Leaks:
 
     def report(self) -> dict[str, Any]:
         """The content of leakage.json."""
-        sets: dict[str, dict[str, Any]] = {}
-        for name, sentences in self.evaluation.items():
-            exact = self.rows.sentences[name, False]
-            sets[name] = {"sentences": len(sentences)} | self._counts(name, exact, False)
-            if self.rows.near:
-                near = self.rows.sentences[name, True] - exact
-                sets[name]["near_duplicates"] = self._counts(name, near, True)
-        read, removed = self.rows.read, self.removed
-        return {
-            "rows": {"read": read, "removed": removed, "kept": read - removed},
-            "columns": self.columns,
-            "sets": sets,
+        sets = {
+            name: {
+                "sentences": len(sentences),
+                "found": len(self.rows.sentences[name]),
+                "rows": self.rows.rows[name],
+                "examples": self.examples[name],
+            }
+            for name, sentences in self.evaluation.items()
         }
-
-    def _counts(self, name: str, found: set[str], near: bool) -> dict[str, Any]:
-        return {"found": len(found), "rows": self.rows.rows[name, near], "examples": self.examples[name, near]}
-
-
-def _held_out_texts(folder: Path) -> dict[str, list[str]]:
-    """The texts of each split of a dataset but train that can have near-duplicates: "own SPLIT" -> normalized texts."""
-    from data_scripts.clean.near_duplicates import sample_long_texts
-
-    splits: defaultdict[str, list[Path]] = defaultdict(list)
-    for file in sorted(folder.glob("*.parquet")):
-        if not file.name.startswith("train-"):
-            splits[file.name.partition("-")[0]].append(file)
-    return {f"own {split}": sample_long_texts(_texts(files, split), HELD_OUT) for split, files in splits.items()}
-
-
-def _texts(files: list[Path], split: str) -> Iterator[str]:
-    for path, batch in _read_batches(files, split):
-        for _, texts in text_arrays(batch, text_columns(batch.column_names, str(path))):
-            yield from (text for text in texts.to_pylist() if text)
+        read, kept = self.rows.read, self.kept
+        return {"rows": {"read": read, "removed": read - kept, "kept": kept}, "columns": self.columns, "sets": sets}
 
 
 def _read_batches(files: list[Path], description: str) -> Iterator[tuple[Path, pa.Table]]:
@@ -234,20 +173,10 @@ def _read_batches(files: list[Path], description: str) -> Iterator[tuple[Path, p
 
 
 def _format_leaks(report: dict[str, Any]) -> str:
-    has_near = any("near_duplicates" in leaked for leaked in report["sets"].values())
-    near_titles = f" {'near-duplicates':>16} {'training rows':>14}" if has_near else ""
-    lines = [f"{'evaluation dataset':<30} {'sentences':>10} {'in training':>12} {'training rows':>14}{near_titles}"]
+    lines = [f"{'evaluation dataset':<30} {'sentences':>10} {'in training':>12} {'training rows':>14}"]
     for name, leaked in report["sets"].items():
-        line = f"{name:<30} {leaked['sentences']:>10,} {leaked['found']:>12,} {leaked['rows']:>14,}"
-        examples = list(leaked["examples"])
-        if has_near:
-            near = leaked["near_duplicates"]
-            line += f" {near['found']:>16,} {near['rows']:>14,}"
-            examples += near["examples"]
-        lines.append(line)
-        for example in examples:
-            beside = f"  (near {example['sentence']!r})" if "sentence" in example else ""
-            lines.append(f"    row {example['row']}: {example['text']}{beside}")
+        lines.append(f"{name:<30} {leaked['sentences']:>10,} {leaked['found']:>12,} {leaked['rows']:>14,}")
+        lines += [f"    row {example['row']}: {example['text']}" for example in leaked["examples"]]
     rows = report["rows"]
     lines.append(f"{rows['read']:,} rows, {rows['removed']:,} with an evaluation sentence, {rows['kept']:,} without")
     return "\n".join(lines)

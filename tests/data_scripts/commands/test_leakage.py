@@ -1,6 +1,7 @@
 import json
 import random
 import string
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,9 +9,10 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.clean.leakage import EvaluationTexts, remove_leaked
+from data_scripts.clean.leakage import remove_leaked
 from data_scripts.clean.text import normalize_text
 from data_scripts.public import load_evaluation_texts
+from trainer.data.datasets import load_run_data
 
 
 @pytest.mark.parametrize(
@@ -54,25 +56,17 @@ def test_removed_rows_equal_those_of_a_brute_force_comparison():
     assert 0 < counts["removed"] < 300
 
 
-def test_a_pair_leaks_if_one_of_its_earlier_turns_does(tmp_path, capsys):
-    folder, contexts = (
-        tmp_path / "pairs",
-        [[], ["so what", "a man sings"], None, ["A man sings many old songs about the sea to us"]],
-    )
+def test_a_pair_leaks_if_one_of_its_earlier_turns_does(tmp_path):
+    folder, contexts = tmp_path / "pairs", [[], ["so what", "a man sings"], None, ["A man sings many old songs"]]
     folder.mkdir()
     rows = [{"input": f"input {n}", "response": f"reply {n}", "context": turns} for n, turns in enumerate(contexts)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
-    evaluation = tmp_path / "evaluation"
-    evaluation.mkdir()
-    texts = {"sentence1": ["A man sings."], "sentence2": ["A man sings many old songs about the sea to me."]}
-    pq.write_table(pa.table(texts), evaluation / "test-00000-of-00001.parquet")
-    for options, left in (([], [0, 2, 3]), (["--near_duplicates"], [0, 2])):
-        output = tmp_path / f"out{len(left)}"
-        assert main(["leakage", str(folder), "--against", f"e={evaluation}", "-o", str(output), *options]) == 0
-        (file,) = output.glob("train-*.parquet")
-        assert pq.read_table(file)["input"].to_pylist() == [f"input {n}" for n in left]
-    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response", "context"], {"e": ["a man sings"]})
-    assert kept["input"][:] == ["input 0", "input 2", "input 3"] and counts["removed"] == 1
+    against = write(tmp_path / "evaluation", test={"sentence1": ["A man sings."], "sentence2": ["-"]})
+    assert main(["leakage", str(folder), "--against", f"e={against}", "-o", str(tmp_path / "out")]) == 0
+    [file] = (tmp_path / "out").glob("train-*.parquet")
+    assert pq.read_table(file)["input"].to_pylist() == ["input 0", "input 2", "input 3"]
+    [counts] = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"].values()
+    assert counts["rows"] == 1
 
 
 def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
@@ -82,40 +76,11 @@ def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
     assert counts == {"dev": 1, "test": 2, "removed": 3}
 
 
-def test_a_sentence_within_a_longer_text_does_not_leak():
-    rows = Dataset.from_dict({"input": ["they say a cat runs fast"]})
-    assert len(remove_leaked(rows, ["input"], {"set": ["a cat runs"]})[0]) == 1
-
-
 def test_an_evaluation_text_without_words_matches_nothing():
     rows = Dataset.from_dict({"input": ["", "?!", "words"]})
     kept, counts = remove_leaked(rows, ["input"], {"set": ["...", ""]})
     assert len(kept) == 3
     assert counts == {"set": 0, "removed": 0}
-
-
-def test_leaked_texts_are_those_equal_to_a_sentence_after_normalization():
-    """Compares with normalizing all texts: long, short, ASCII, other scripts, null, slices of arrays."""
-    draw = random.Random(0)
-
-    def text() -> str | None:
-        if draw.random() < 0.1:
-            return None
-        words = draw.choices(
-            ["café", "tea", "TEA", "eat", "１", "1", "straße", "it's", "it s", "?"], k=draw.randrange(4)
-        )
-        return draw.choice([" ", ", "]).join(words) + draw.choice(["", ".", "!"])
-
-    sentences = [text() or "" for _ in range(60)]
-    texts = [text() for _ in range(3000)]
-    forms = {normalize_text(sentence) for sentence in sentences} - {""}
-    expected = [(i, [normalize_text(each)]) for i, each in enumerate(texts) if each and normalize_text(each) in forms]
-    evaluation = EvaluationTexts({"set": sentences})
-    found = list(evaluation.find(pa.array(texts, pa.string())))
-    assert found == expected and 0 < len(found) < 3000
-    part = pa.array(texts, pa.large_string()).slice(1234, 777)
-    assert [index for index, _ in evaluation.find(part)] == [i - 1234 for i, _ in expected if 1234 <= i < 2011]
-    assert list(EvaluationTexts({}).find(pa.array(texts))) == []
 
 
 def write(folder, **splits):
@@ -290,3 +255,42 @@ def test_a_file_of_which_every_row_leaks_is_not_written(tmp_path, stsb):
     source = write(tmp_path / "source", **{"train-1": {"text": ["Fine."]}, "train-2": {"text": ["He is here."]}})
     assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
     assert [file.name for file in (tmp_path / "out").glob("*.parquet")] == ["train-1-00000-of-00001.parquet"]
+
+
+def test_captions_are_counted_and_removed_as_in_a_training_run(tmp_path):
+    draw = random.Random(0)
+    train = {"group": [], "captions": []}
+    for image in range(400):
+        train["group"].append(str(image % 350))  # the last 50 images have rows in two places
+        train["captions"].append([f"Caption {draw.randrange(3_000)}." for _ in range(draw.randrange(6))])
+    train["captions"][7] = None
+    captions = write(tmp_path / "images", train=train)
+    pair = {
+        "sentence1": [f"caption, {number}" for number in range(0, 3_000, 40)],
+        "score": [5.0] * 75,
+        "genre": ["main-news"] * 75,
+    }
+    stsb = write(tmp_path / "stsb", **dict.fromkeys(("train", "validation", "test"), pair | {"sentence2": ["-"] * 75}))
+    arguments = ["leakage", captions, "--against", f"stsb={stsb}", "-o", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    data = load_run_data(SimpleNamespace(captions=[captions], stsb=stsb))
+    [counts] = data.leakage.values()
+    report = json.loads((tmp_path / "out" / "leakage.json").read_text())
+    assert {name: leaked["rows"] for name, leaked in report["sets"].items()} | {
+        "removed": report["rows"]["removed"]
+    } == counts
+    left = load_dataset("parquet", data_files=f"{tmp_path}/out/train-*.parquet")["train"]
+    [trained] = data.training.values()
+    assert [(row["group"], text) for row in left for text in row["captions"] or ()] == list(
+        zip(trained["group"][:], trained["caption"][:], strict=True)
+    )
+    leaked = {group for group, texts in zip(train["group"], train["captions"], strict=True)
+              if any(int(text[8:-1]) % 40 == 0 for text in texts or ())}  # fmt: skip
+    assert left["group"][:] == [group for group in train["group"] if group not in leaked]
+    assert 10 < len(leaked) < 100 and report["rows"]["kept"] == len(trained)
+
+
+def test_rows_of_a_group_that_follows_in_another_table_are_removed():
+    rows = {"group": [str(row % 3_000) for row in range(6_000)], "caption": [f"text {row}" for row in range(6_000)]}
+    kept, counts = remove_leaked(Dataset.from_dict(rows), ["caption"], {"dev": ["text 5999"]}, "group")
+    assert counts == {"dev": 1, "removed": 2} and len(kept) == 5_998 and "2999" not in set(kept["group"])

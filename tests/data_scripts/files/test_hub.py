@@ -108,7 +108,7 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     [
         "conversations s3://bucket/chat.csv -o {folder}",
         "inspect s3://bucket/chat.csv",
-        "leakage s3://bucket/pairs --near_duplicates",
+        "leakage s3://bucket/pairs --against mine={folder}",
         "leakage {folder} --against mine=s3://bucket/questions",
         "captions s3://bucket/images -o {folder}/out",
         "captions gs://bucket/images -o {folder}/out",
