@@ -20,7 +20,6 @@ class PublicFile:
         sha256: the file's checksum, if we have seen the file.
         members: of a .zip, the files that are unpacked: names with * and ?.
         folder: the subfolder in which the file, or its members, are.
-        mirrors: other addresses, which are tried if the first one fails.
     """
 
     address: str
@@ -28,7 +27,6 @@ class PublicFile:
     sha256: str = ""
     members: Sequence[str] = ()
     folder: str = ""
-    mirrors: Sequence[str] = ()
 
     @property
     def local_name(self) -> str:

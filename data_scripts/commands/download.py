@@ -3,7 +3,7 @@
 NAME is a dataset of the catalog, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
 Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist are left.
 Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted
-afterwards. An interrupted run continues with the same command.
+afterwards.
 
 Examples: python -m data_scripts download
           python -m data_scripts download snli captions/multi30k
@@ -16,25 +16,17 @@ import argparse
 import fnmatch
 import re
 import shutil
-import time
 import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from tqdm import tqdm
 
 from data_scripts.commands import Command, command_parser, find_commands
 from data_scripts.files.command_line import add_output_argument, disk_path, suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import digest_of
-from data_scripts.files.hub import TOO_SLOW, is_slow
-from data_scripts.files.storage import lock_beside, locked, make_folder
-from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
-
-if TYPE_CHECKING:
-    import httpx
+from data_scripts.files.storage import make_folder, new_file
+from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
 
 DOWNLOADS = "downloads"
 REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue
@@ -42,12 +34,7 @@ READ_FILES = ("conversations", REDDIT)  # commands whose sources are files; the 
 _FOLDER = re.compile(rf"(?<![\w./-]){DATA}/[\w./-]+")  # of a dataset, in a preset
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)  # of YAML
 _EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
-ATTEMPTS = 5
 TIMEOUT_SECONDS = 60.0  # without an answer, or without more of one
-WAIT_SECONDS = 1.0  # before the second attempt; twice as long before each one after it
-AGAIN = "run the command again, and the download continues"
-_BUSY = (408, 425, 429, 500, 502, 503, 504)  # statuses that another attempt may not get
-_PARTIAL, _NOT_SATISFIABLE = 206, 416
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,150 +128,75 @@ def _check_space(datasets: list[PublicDataset], output: Path) -> None:
 
 def _download(dataset: PublicDataset, folder: Path) -> list[str]:
     """Download the files of a dataset to a folder; returns the sources of its command."""
-    make_folder(folder)
-    with locked(folder, lock_beside(folder)):
-        for file in dataset.files:
-            subfolder = folder / file.folder
-            path = subfolder / file.local_name
-            _download_file(file, path)
-            if file.members:
-                unpack_members(path, file.members, subfolder, file.name)
+    for file in dataset.files:
+        path = folder / file.folder / file.local_name
+        make_folder(path.parent)
+        download_file(file.address, path, file.sha256)
+        if file.members:
+            unpack_members(path, file.members, file.name)
     return _as_sources(dataset, folder)
 
 
-def _download_file(file: PublicFile, path: Path) -> None:
-    """Download a file from the first of its addresses that has it."""
-    failures: list[str] = []
-    for address in (file.address, *file.mirrors):
-        try:
-            return download_file(address, path, file.sha256)
-        except InputError as error:
-            failures.append(str(error))
-    raise InputError("; ".join(failures))
-
-
 def download_file(address: str, path: Path, sha256: str = "") -> None:
-    """Download a file; one that is there already is left, because it only gets its name when it is complete.
+    """Download a file, unless it is there already.
 
     Args:
         address: http:// or https://.
-        path: the file; its folder is created. `path` with `.part` holds what has been read until now.
+        path: the file, which only gets its name when it is complete.
         sha256: its checksum; the download is checked if one is given.
 
     Raises:
-        InputError: there is no such file, no connection, or no answer after several attempts; the file has another
-            checksum; or it cannot be written.
+        InputError: there is no such file, no connection, or no answer; the file has another checksum; or it cannot be
+            written.
     """
-    import httpx
+    import aiohttp
+    import fsspec
+    from fsspec.callbacks import TqdmCallback
 
     if path.is_file():
         return
-    part = path.with_name(f"{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with httpx.Client(follow_redirects=True, timeout=TIMEOUT_SECONDS) as client:
-            _read_with_retries(client, address, part)
-        _check(address, part, sha256)
-        part.replace(path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(
-            f"{part}: cannot be written ({reason}); free some disk space, or name another folder; {AGAIN}"
-        ) from error
-
-
-def _read_with_retries(client: httpx.Client, address: str, part: Path) -> None:
-    import httpx
-
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(WAIT_SECONDS * 2 ** (attempt - 1))
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_SECONDS, sock_read=TIMEOUT_SECONDS)
+    system = fsspec.filesystem("http", client_kwargs={"timeout": timeout})
+    progress = TqdmCallback(tqdm_kwargs={"delay": 1, "unit": "B", "unit_scale": True, "desc": path.name})
+    with new_file(path) as partial:
         try:
-            return _read(client, address, part)
-        except httpx.HTTPStatusError as error:
-            cause = f"{error.response.status_code} {error.response.reason_phrase}"
-            if error.response.status_code not in _BUSY:
-                raise InputError(f"{address}: cannot be downloaded ({cause}); has the file been moved?") from error
-        except httpx.HTTPError as error:
-            cause = str(error) or type(error).__name__
-    raise InputError(f"{address}: cannot be downloaded ({cause}, {ATTEMPTS} times); check the connection; {AGAIN}")
+            system.get_file(address, str(partial), callback=progress)
+        except (aiohttp.ClientError, TimeoutError, FileNotFoundError) as error:
+            cause = "there is no such file" if isinstance(error, FileNotFoundError) else str(error) or "no answer"
+            raise InputError(f"{address}: cannot be downloaded ({cause}); check the connection") from error
+        if sha256 and (digest := digest_of(partial)) != sha256:
+            raise InputError(
+                f"{address}: has the SHA-256 {digest}, expected {sha256}: the file has changed, or its transfer was "
+                "damaged; run the command again"
+            )
 
 
-def _read(client: httpx.Client, address: str, part: Path) -> None:
-    """Append what is missing to the partial file, or start again if the server sends the whole file."""
-    import httpx
-
-    start = part.stat().st_size if part.is_file() else 0
-    # Without compression of the transfer, positions are those in the file.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    with client.stream("GET", address, headers=headers) as response:
-        if start and response.status_code == _NOT_SATISFIABLE:  # nothing is missing, or it is another file now
-            part.unlink()
-            return _read(client, address, part)
-        response.raise_for_status()
-        if response.status_code != _PARTIAL or _first_byte(response) != start:
-            start = 0
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length else None
-        with (
-            part.open("ab" if start else "wb") as file,
-            tqdm(total=total, initial=start, unit="B", unit_scale=True, delay=1, desc=part.stem) as bar,
-        ):
-            started = time.monotonic()
-            for block in response.iter_raw():
-                file.write(block)
-                bar.update(len(block))
-                if is_slow(started, response.num_bytes_downloaded):
-                    raise httpx.ReadTimeout(f"the server {TOO_SLOW}")
-
-
-def _first_byte(response: httpx.Response) -> int:
-    value = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return int(value) if value.isdecimal() else -1
-
-
-def _check(address: str, part: Path, sha256: str) -> None:
-    if sha256 and (digest := digest_of(part)) != sha256:
-        part.unlink()
-        raise InputError(
-            f"{address}: has the SHA-256 {digest}, expected {sha256}: the file has changed, or its transfer was "
-            "damaged; it was removed. Run the command again"
-        )
-
-
-def unpack_members(archive: Path, patterns: Iterable[str], folder: Path, name: str = "") -> None:
-    """Unpack the files of a .zip whose names match, without their folders.
+def unpack_members(archive: Path, patterns: Iterable[str], name: str = "") -> None:
+    """Unpack the files of a .zip whose names match beside it, without their folders.
 
     Args:
         archive: the .zip.
         patterns: names with * and ?, which match slashes too.
-        folder: is created.
         name: the name of the file that is unpacked, if it gets another one.
 
     Raises:
-        InputError: it is not a .zip, a pattern matches no file (or several, with `name`), or a file is damaged or
-            cannot be written.
+        InputError: it is not a .zip, a pattern matches no file, or a file is damaged.
     """
     try:
         with zipfile.ZipFile(archive) as unzipped:
-            folder.mkdir(parents=True, exist_ok=True)
             for pattern in patterns:
-                members = [each for each in fnmatch.filter(unzipped.namelist(), pattern) if _is_content(each)]
-                if not members or (name and len(members) > 1):
-                    problem = f"{len(members)} files named {pattern}" if members else f"no {pattern}"
-                    raise InputError(f"{archive}: contains {problem}; has the archive changed?")
+                # macOS adds a file ._NAME for each file.
+                members = [each for each in fnmatch.filter(unzipped.namelist(), pattern) if "/._" not in each]
+                if not members:
+                    raise InputError(f"{archive}: contains no {pattern}; has the archive changed?")
                 for member in members:
-                    with unzipped.open(member) as source, (folder / (name or Path(member).name)).open("wb") as target:
-                        shutil.copyfileobj(source, target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise InputError(f"{archive}: not a readable .zip ({error}); delete it, and {AGAIN}") from error
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror or error}); free some disk space") from error
-
-
-def _is_content(member: str) -> bool:
-    """Whether a member of a .zip is a file, and not one that macOS adds for each file."""
-    return not member.endswith("/") and not Path(member).name.startswith("._")
+                    with (
+                        unzipped.open(member) as source,
+                        new_file(archive.with_name(name or Path(member).name)) as path,
+                    ):
+                        path.write_bytes(source.read())
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError(f"{archive}: not a readable .zip ({error}); delete it, and run the command again") from error
 
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
@@ -292,7 +204,7 @@ def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     if dataset.command not in READ_FILES:
         return [str(folder)]
     visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    files = [str(file) for file in visible if file.suffix not in (".zip", ".part")]
+    files = [str(file) for file in visible if file.suffix != ".zip"]
     if not files:
         raise InputError(f"{folder}: contains no file")
     return files

@@ -4,16 +4,20 @@ import functools
 import json
 import shutil
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from data_scripts.__main__ import main
+from data_scripts.commands import download
+from data_scripts.commands.download import unpack_members
 from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
 
@@ -45,6 +49,17 @@ def requests(served: Path) -> Iterator[list[str]]:
     paths: list[str] = []
 
     class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/hang.tsv":
+                time.sleep(1)
+            elif self.path == "/cut.tsv":
+                self.send_response(200)
+                self.send_header("Content-Length", "1000")
+                self.end_headers()
+                self.wfile.write(b"premise")
+            else:
+                super().do_GET()
+
         def log_message(self, format: str, *args: object) -> None:
             paths.append(self.path)
 
@@ -151,17 +166,45 @@ def test_a_disk_that_is_too_small_is_named_before_the_download(
     assert requests[1:] == []
 
 
-def test_a_mirror_is_asked_if_the_first_address_fails(
-    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("nli/toy", {"address": "gone.tsv"}, "gone.tsv: cannot be downloaded (there is no such file)"),
+        ("nli/toy", {"address": "cut.tsv"}, "cut.tsv: cannot be downloaded (Response payload is not completed"),
+        ("nli/toy", {"address": "hang.tsv"}, "hang.tsv: cannot be downloaded ("),
+        ("nli/toy", {"sha256": "0" * 64}, "train.tsv: has the SHA-256"),
+        ("sts", {"members": ["*.xml"]}, "sts.zip: contains no *.xml; has the archive changed?"),
+        ("sts", {"address": "train.tsv", "name": ""}, "train.tsv: not a readable .zip"),
+    ],
+)
+def test_a_failed_download_is_named_and_leaves_no_file(
+    catalog: dict[str, PublicDataset],
+    requests: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    change: dict[str, Any],
+    message: str,
 ) -> None:
-    (address,) = requests
-    (file,) = catalog["nli/toy"].files
-    moved = PublicFile(f"{address}/moved.tsv", file.name, mirrors=(file.address,))
-    catalog["nli/toy"] = replace(catalog["nli/toy"], files=(moved,))
-    assert main(["download", "nli/toy"]) == 0
-    catalog["gone"] = replace(
-        catalog["nli/toy"], name="gone", files=(replace(moved, mirrors=(f"{address}/gone.tsv",)),)
-    )
-    assert main(["download", "gone"]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert f"{moved.address}: cannot be downloaded (404" in line and f"{address}/gone.tsv: cannot be downloaded" in line
+    monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.2)
+    if "address" in change:
+        change = change | {"address": f"{requests[0]}/{change['address']}"}
+    catalog[name] = replace(catalog[name], files=(replace(catalog[name].files[0], **change),))
+    assert main(["download", name]) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert [path for path in Path("data").rglob("*") if path.is_file() and path.suffix not in (".zip", ".tsv")] == []
+    assert not Path("data", name).exists()
+
+
+def test_members_are_unpacked_without_their_folders_and_the_files_of_macos(tmp_path: Path) -> None:
+    path = tmp_path / "sts.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in ("test-gold/STS.gs.a.txt", "test-gold/correlation.pl", "__MACOSX/test-gold/._STS.gs.a.txt"):
+            file.writestr(name, name)
+    unpack_members(path, ["*STS.*"])
+    unpack_members(path, ["*.pl"], "scorer")
+    path.unlink()
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
+        "STS.gs.a.txt": "test-gold/STS.gs.a.txt",
+        "scorer": "test-gold/correlation.pl",
+    }
