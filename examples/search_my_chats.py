@@ -27,7 +27,7 @@ def build_index(log: Path) -> ReplyIndex:
         splits = load_dataset("parquet", data_dir=f"{folder}/pairs", keep_in_memory=True)
         pairs = concatenate_datasets(list(splits.values()))
     encoder = Encoder.from_pretrained(base_model())
-    return ReplyIndex.build(encoder, pairs["input"], side="input", answers=pairs["response"], show_progress=True)
+    return ReplyIndex.build(encoder, pairs["response"], pairs["input"], by_messages=True, show_progress=True)
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"error: {error}")
     print()
-    for match in index.suggest(options.query, k=3, threshold=float("-inf")):
-        print(f"{match.score:.3f}  {match.text}\n       -> {match.answer}")
+    for match in index.suggest(options.query):
+        print(f"{match.score:.3f}  {match.message}\n       -> {match.text}")
 
 
 if __name__ == "__main__":

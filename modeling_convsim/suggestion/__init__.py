@@ -1,4 +1,4 @@
-"""Suggests replies and searches questions: `ReplyIndex`, and the command `python -m modeling_convsim.suggestion`."""
+"""Suggests replies: `ReplyIndex`, and the command `python -m modeling_convsim.suggestion`."""
 
 from modeling_convsim.suggestion.reply_index import ReplyIndex
 

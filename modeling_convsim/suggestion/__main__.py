@@ -4,12 +4,12 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 from data_scripts.files.command_line import (
-    MOST_PROCESSES,
     ArgumentParser,
     add_output_argument,
     is_output_lost,
@@ -21,25 +21,18 @@ from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
-from modeling_convsim.suggestion.calibration import (
-    MIN_SUGGESTIONS,
-    check_precision,
-    choose_examples,
-    tabulate_thresholds,
-)
-from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
-from modeling_convsim.suggestion.reply_index import ReplyIndex
-from modeling_convsim.suggestion.reply_search import DIVERSITY
-from modeling_convsim.suggestion.storage import IndexSide
+from modeling_convsim.suggestion.calibration import choose_examples
+from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
+from modeling_convsim.suggestion.storage import check_index_folder, lock_index
 
 RUN = "  convsim suggest"
 EXAMPLES = {
-    "build": f"""{RUN} build runs/quickstart/model data/sample/train*.parquet -o runs/replies
+    "build": f"""{RUN} build runs/quickstart/model data/sample/train*.parquet --messages input -o runs/replies
 {RUN} build runs/quickstart/model replies.txt -o runs/replies
-{RUN} build runs/quickstart/model faq.csv --side input --column question --answers answer -o runs/faq""",
+{RUN} build runs/quickstart/model faq.csv --replies answer --messages question --by_messages -o runs/faq""",
     "suggest": f"""{RUN} suggest runs/replies "Is the shop open on Friday?" --k 3
 {RUN} suggest runs/replies --allowed approved.txt < messages.txt""",
-    "calibrate": f"{RUN} calibrate runs/replies data/sample/test*.parquet --precision 0.8",
+    "calibrate": f"{RUN} calibrate runs/replies data/sample/test*.parquet",
 }
 
 
@@ -47,7 +40,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses and validates the command line."""
     parser = ArgumentParser(
         prog="convsim suggest",
-        description="Suggest replies, or find questions (FAQ), with a saved model.",
+        description="Suggest replies with a saved model.",
         epilog="\n".join(["examples:", *EXAMPLES.values()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,12 +61,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def _check_columns(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Refuses names of columns that `build` would ignore."""
     texts = [file for file in options.files if not is_table(file)]
-    for name, side in (("column", options.side), ("answers", "input"), ("questions", "response")):
+    for name in ("replies", "messages"):
         column = getattr(options, name)
-        if column and texts and (name != "column" or len(texts) == len(options.files)):
+        if column and texts and (name == "messages" or len(texts) == len(options.files)):
             parser.error(f"--{name} {column}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
-        if column and options.side != side:
-            parser.error(f"--{name} {column}: only an index of --side {side} has {name}")
+    if options.by_messages and not options.messages:
+        parser.error("--by_messages: expected the column of the messages, --messages COLUMN")
 
 
 def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
@@ -87,54 +80,35 @@ def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser
 
 
 def _add_build(commands: Any) -> None:
-    build = _add_command(commands, "build", "Build an index of replies, or of questions, and save it.")
+    build = _add_command(commands, "build", "Build an index of replies, and save it.")
     build.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
     build.add_argument(
-        "files", nargs="+", metavar="FILE", help=f"texts: one per line, UTF-8, or a table ({TABLE_SUFFIXES})"
+        "files", nargs="+", metavar="FILE", help=f"replies: one per line, UTF-8, or a table ({TABLE_SUFFIXES})"
     )
     group = build.add_argument_group("input and output")
-    group.add_argument("--column", help="column of tables with the texts (default: the value of --side)")
+    group.add_argument("--replies", metavar="COLUMN", help="column of tables with the replies (default: response)")
     group.add_argument(
-        "--answers",
+        "--messages",
         metavar="COLUMN",
-        help="column of tables with the answers to show with the questions of --side input (default: none)",
+        help="column of tables with the messages that the replies answered: a reply also scores by the similarity of "
+        "such a message to the one that is answered, and is shown with it (default: none)",
     )
     group.add_argument(
-        "--questions",
-        metavar="COLUMN",
-        help="column of tables with the messages that the replies of --side response answered: a reply also scores "
-        "by the similarity of such a message to the text that is answered, and is shown with it (default: none)",
+        "--by_messages",
+        action="store_true",
+        help="score replies only by the messages that they answered, for an FAQ: its questions are the messages, and "
+        "its answers the replies",
     )
     add_output_argument(group, "folder of the index")
-    group.add_argument(
-        "--side",
-        choices=get_args(IndexSide),
-        default="response",
-        help="response: replies, scored by the model; input: questions, scored by cosine (default: response)",
-    )
-    group.add_argument(
-        "--truncate_dim",
-        type=whole_number(1),
-        metavar="N",
-        help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
-        "(default: no truncation)",
-    )
-    hardware = _add_hardware(build)
-    hardware.add_argument(
-        "--processes",
-        type=whole_number(1, MOST_PROCESSES),
-        default=1,
-        metavar="N",
-        help="number of encoding processes (default: 1)",
-    )
+    _add_hardware(build)
 
 
 def _add_suggest(commands: Any) -> None:
-    suggest = _add_command(
-        commands, "suggest", "Suggest replies to texts; none if none reaches the threshold that calibrate set."
-    )
+    suggest = _add_command(commands, "suggest", "Suggest replies to messages.")
     suggest.add_argument("index", type=Path, help="folder of an index")
-    suggest.add_argument("texts", nargs="*", metavar="TEXT", help="texts to answer (default: lines of standard input)")
+    suggest.add_argument(
+        "texts", nargs="*", metavar="TEXT", help="messages to answer (default: lines of standard input)"
+    )
     group = suggest.add_argument_group("suggestions")
     group.add_argument(
         "--context",
@@ -146,10 +120,7 @@ def _add_suggest(commands: Any) -> None:
         "--k", type=whole_number(1), default=3, help="maximum number of suggestions per text (default: 3)"
     )
     group.add_argument(
-        "--threshold",
-        type=_threshold,
-        help="lowest score of a suggestion; none: suggest always (default: the index's threshold; nothing is suggested "
-        "if calibrate has found none)",
+        "--min_score", type=_score, default=-math.inf, help="lowest score of a suggestion (default: any)"
     )
     group.add_argument(
         "--diversity",
@@ -169,7 +140,7 @@ def _add_suggest(commands: Any) -> None:
 
 def _add_calibrate(commands: Any) -> None:
     calibrate = _add_command(
-        commands, "calibrate", "Set the threshold, the score below which nothing is suggested, from held-out pairs."
+        commands, "calibrate", "Measure on held-out pairs how often the best suggestion is right, by its score."
     )
     calibrate.add_argument("index", type=Path, help="folder of an index")
     calibrate.add_argument(
@@ -177,21 +148,14 @@ def _add_calibrate(commands: Any) -> None:
         nargs="+",
         metavar="PAIRS",
         help=f"tables ({TABLE_SUFFIXES}) of pairs that neither the model nor the index has seen, with the columns "
-        "input and response",
+        "input and response; a suggestion is right if it answers to the same effect as the pair's own reply",
     )
-    group = calibrate.add_argument_group("threshold")
+    group = calibrate.add_argument_group("input")
     group.add_argument(
         "--context",
         metavar="COLUMN",
         help="column of the pairs with the earlier turns of the conversation, a list with the newest first (default: "
         "none)",
-    )
-    group.add_argument(
-        "--precision",
-        type=number(0, 1, exclusive=True),
-        default=0.8,
-        help="required precision, with 90%% confidence: the share of suggestions that are right, which means that they "
-        "answer to the same effect as the pair's own reply (default: 0.8)",
     )
     _add_model(calibrate)
     _add_hardware(calibrate)
@@ -202,7 +166,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     group.add_argument("--model", help="where the index's model is now (default: the folder or name in the index)")
 
 
-def _add_hardware(command: argparse.ArgumentParser) -> Any:
+def _add_hardware(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("hardware")
     group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
     group.add_argument(
@@ -211,17 +175,16 @@ def _add_hardware(command: argparse.ArgumentParser) -> Any:
         default="float32",
         help="precision of the model; auto: bfloat16 if this device has instructions for it (default: float32)",
     )
-    return group
 
 
-def _threshold(value: str) -> float:
+def _score(value: str) -> float:
     try:
-        threshold = -math.inf if value == "none" else float(value)
+        score = float(value)
     except ValueError:
-        threshold = math.nan
-    if math.isnan(threshold) or threshold == math.inf:
-        raise argparse.ArgumentTypeError(f"{value}: expected a number, or none")
-    return threshold
+        score = math.nan
+    if not math.isfinite(score):
+        raise argparse.ArgumentTypeError(f"{value}: expected a number")
+    return score
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -240,23 +203,15 @@ def _run(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> None:
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "suggest", "saving an index")
-    columns: dict[str, Any] = {
-        name: _texts(options.files, column, f": choose one with --{name}")
-        for name in ("answers", "questions")
-        if (column := getattr(options, name))
-    }
+    replies, messages = (
+        _texts(options.files, column, f": choose one with --{name}") if column else None
+        for name, column in (("replies", options.replies or "response"), ("messages", options.messages))
+    )
     with lock_index(options.output):  # a second process should not find out only when it has encoded everything
-        index = ReplyIndex.build(
-            Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
-            _texts(options.files, options.column or options.side, ": choose one with --column"),
-            options.side,
-            show_progress=True,
-            processes=options.processes,
-            **columns,
-        )
+        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
+        index = ReplyIndex.build(encoder, replies or (), messages, by_messages=options.by_messages, show_progress=True)
         index.save(options.output)
-    kind = "replies" if options.side == "response" else "questions"
-    print(f"{options.output}: {len(index):,} distinct {kind} of {index.total:,}")
+    print(f"{options.output}: {len(index):,} distinct replies of {index.total:,}")
 
 
 def _suggest(options: argparse.Namespace) -> None:
@@ -270,51 +225,39 @@ def _suggest(options: argparse.Namespace) -> None:
         _require_weights(index, options.context)
         context = list(read_texts(options.context))[::-1]
     for text in options.texts or read_texts("-"):
-        suggestions = index.suggest(text, options.k, options.threshold, options.diversity, context)
+        suggestions = index.suggest(text, options.k, options.min_score, options.diversity, context)
         print(one_line(text))
-        for suggestion in suggestions:
-            times = f"  ({suggestion.count:,} times)" if suggestion.count > 1 else ""
-            print(f"  {suggestion.score:8.3f}  {one_line(suggestion.text)}{times}")
-            if suggestion.answer is not None:
-                print(f"            {one_line(suggestion.answer)}")
-            if suggestion.question is not None:
-                print(f"            in reply to: {one_line(suggestion.question)}")
+        for each in suggestions:
+            details = [f"{each.count:,} times"] if each.count > 1 else []
+            details += [] if each.precision is None else [f"precision {each.precision:.0%}"]
+            print(f"  {each.score:8.3f}  {one_line(each.text)}" + f"  ({'; '.join(details)})" * bool(details))
+            if each.message is not None:
+                print(f"            in reply to: {one_line(each.message)}")
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()
         if is_output_lost():  # standard input may have no end
             break
-    if index.no_threshold and options.threshold is None:
-        print(f"note: {index.no_threshold}; suggest anyway with --threshold none", file=sys.stderr)
 
 
 def _calibrate(options: argparse.Namespace) -> None:
-    check_precision(options.precision)  # before the scores, which can take minutes
     for file in options.pairs:
         if not is_table(file):
             raise ValueError(f"{file}: expected a table ({TABLE_SUFFIXES}) with the columns input, response")
-    inputs, expected = (
+    messages, replies = (
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )
     index, contexts = _load(options), None
     if options.context:
         _require_weights(index, options.context)
         contexts = [context for file in options.pairs for context in read_contexts(file, options.context)]
-    scores, are_right = index.score_pairs(inputs, expected, show_progress=True, contexts=contexts)
+    calibration = index.calibrate(messages, replies, show_progress=True, contexts=contexts)
+    index.settings = replace(index.settings, examples=choose_examples(messages))
+    index.save_settings(options.index)
     print("threshold  precision  coverage")
-    for row in tabulate_thresholds(scores, are_right):
+    for row in calibration.table:
         print(f"{row.threshold:9.3f}  {row.precision:9.1%}  {row.coverage:8.1%}")
-    if len(scores) < MIN_SUGGESTIONS:  # what was calibrated before stays
-        raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
-    index.examples = choose_examples(inputs)
-    try:
-        result = index.set_threshold(scores, are_right, options.precision)
-    finally:
-        index.save_settings(options.index)
-    print(
-        f"{options.index}: threshold {result.threshold:.3f}; precision {result.precision:.1%} and coverage "
-        f"{result.coverage:.1%} of {result.pairs:,} pairs"
-    )
+    print(f"{options.index}: measured on {calibration.pairs:,} pairs")
 
 
 def _require_weights(index: ReplyIndex, context: str) -> None:

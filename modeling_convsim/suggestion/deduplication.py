@@ -1,12 +1,9 @@
-"""Merges variants of a reply, drops near-duplicates of better suggestions, and selects suggestions that differ."""
+"""Merges variants of a reply, compares the best replies with each other, and selects suggestions that differ."""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import repeat
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,14 +11,8 @@ import numpy as np
 # Marks that do not distinguish replies. "C++", "5%" and "-1" remain different from "C", "5" and "1".
 MARKS = re.compile(r"""[.,;:!?"`´‘‚“”„«»‹›()\[\]{}¿¡…–—。、，！？_~]+|-(?!\d)""")
 
-
-@dataclass(frozen=True)
-class Variant:
-    """A text of a reply, with the messages that it answered (the first one, if only that is kept)."""
-
-    text: str
-    count: int
-    companions: list[str]
+PEERS = 20  # best rows that the real reply is expected among
+TEMPERATURE = 0.1  # of the softmax of scores that gives their probabilities
 
 
 class Replies(NamedTuple):
@@ -32,8 +23,7 @@ class Replies(NamedTuple):
 
     texts: list[str]
     counts: np.ndarray  # (rows,), int64: of the reply
-    companions: list[str] | None = None  # the message that the reply answered, or the answer to the question
-    variants: Mapping[str, list[Variant]] = MappingProxyType({})  # of the replies, by text, that have several
+    messages: list[str] | None = None  # those that the replies answered
 
     def numbers(self) -> np.ndarray:
         """(rows,): the number of each row's reply, in the order of the replies."""
@@ -42,13 +32,8 @@ class Replies(NamedTuple):
 
     def select(self, rows: np.ndarray) -> "Replies":
         """Some of the rows."""
-        texts, counts, companions, variants = self
-        some = [companions[row] for row in rows] if companions else None
-        return Replies([texts[row] for row in rows], counts[rows], some, variants)
-
-    def row_keys(self) -> Iterable[tuple[str, str | None]]:
-        """What distinguishes the rows: the text and the companion of each."""
-        return zip(self.texts, self.companions or repeat(None), strict=False)
+        messages = [self.messages[row] for row in rows] if self.messages else None
+        return Replies([self.texts[row] for row in rows], self.counts[rows], messages)
 
 
 def canonical_form(text: str) -> str:
@@ -58,69 +43,54 @@ def canonical_form(text: str) -> str:
     return " ".join(without_marks.split()) or " ".join(folded.split())
 
 
-def deduplicate(texts: Iterable[str], companions: Iterable[str] | None = None, keep_all: bool = False) -> Replies:
-    """Merges texts that have the same `canonical_form`; drops blank texts.
+def deduplicate(replies: Iterable[str], messages: Iterable[str] | None = None, keep_all: bool = False) -> Replies:
+    """Merges variants of a reply, which have the same `canonical_form`; drops blank replies.
 
     The merged reply is the most frequent variant (the first of equally frequent ones). Its count is that of all
-    variants; its companion is the first companion of that variant. With `keep_all`, it has a row for each companion of
-    any variant.
+    variants; its message is the first one that this variant answered. With `keep_all`, it has a row for each message
+    that any variant answered.
     """
-    return merge_variants(group_variants(texts, companions, keep_all).values(), companions is not None, keep_all)
-
-
-def group_variants(texts: Iterable[str], companions: Iterable[str] | None, keep_all: bool) -> dict[str, list[Variant]]:
-    """The variants of each reply, by their `canonical_form`, in the order of their first occurrence."""
     counts: Counter[str] = Counter()
-    companions_of: dict[str, dict[str, None]] = {}
-    if companions is None:
-        counts.update(texts)
+    answered: dict[str, dict[str, None]] = {}
+    if messages is None:
+        counts.update(replies)
     else:
-        for text, companion in zip(texts, companions, strict=True):
-            counts[text] += 1
-            if (known := companions_of.setdefault(text, {})) == {} or keep_all:
-                known[companion] = None
-    groups: dict[str, list[Variant]] = {}
-    for text, count in counts.items():
-        if key := canonical_form(text):
-            groups.setdefault(key, []).append(Variant(text, count, list(companions_of.get(text, ()))))
-    return groups
-
-
-def merge_variants(groups: Iterable[list[Variant]], has_companions: bool, keep_all: bool) -> Replies:
-    """Merges the variants of each reply: see `deduplicate`."""
+        for reply, message in zip(replies, messages, strict=True):
+            counts[reply] += 1
+            if (known := answered.setdefault(reply, {})) == {} or keep_all:
+                known[message] = None
+    groups: dict[str, list[str]] = {}
+    for reply in counts:
+        if form := canonical_form(reply):
+            groups.setdefault(form, []).append(reply)
     rows: list[tuple[str, int, str | None]] = []
-    several: dict[str, list[Variant]] = {}
-    for variants in groups:
-        best, total = max(variants, key=lambda each: each.count).text, sum(each.count for each in variants)
-        of_group = dict.fromkeys(one for each in variants if keep_all or each.text == best for one in each.companions)
-        rows += [(best, total, companion) for companion in of_group] or [(best, total, None)]
-        if len(variants) > 1:
-            several[best] = variants
-    merged, totals, kept = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-    return Replies(merged, np.array(totals, np.int64), kept if has_companions else None, several)
+    for variants in groups.values():
+        best, total = max(variants, key=counts.__getitem__), sum(counts[each] for each in variants)
+        kept = variants if keep_all else [best]
+        of_group = dict.fromkeys(message for each in kept for message in answered.get(each, ()))
+        rows += [(best, total, message) for message in of_group] or [(best, total, None)]
+    merged, totals, of_rows = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return Replies(merged, np.array(totals, np.int64), None if messages is None else of_rows)
 
 
-def ungroup(replies: Replies) -> dict[str, list[Variant]]:
-    """The input of `merge_variants` that gives these replies, by `canonical_form`."""
-    texts, counts, companions, several = replies
-    groups: dict[str, list[Variant]] = {}
-    for row, text in enumerate(texts):
-        if text not in groups:
-            groups[text] = several.get(text) or [Variant(text, int(counts[row]), [])]
-        if companions and text not in several:
-            groups[text][0].companions.append(companions[row])
-    return {canonical_form(text): variants for text, variants in groups.items()}
+def agreement(scores: np.ndarray, is_allowed: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
+    """How far a reply agrees with the other good replies: (queries, rows), -1 to 1; 0 if no row is allowed.
 
+    Where many of the best replies say the same in other words, that is probably the answer; a reply that stands alone
+    is less likely to be right. So this is the expected cosine of a reply with the real one, as if the real one were one
+    of the best replies, each with a probability that grows with its score: minimum Bayes risk (Kumar and Byrne, 2004).
 
-def add_variants(known: list[Variant], new: list[Variant], keep_all: bool) -> list[Variant]:
-    """The variants of a reply after others were added to them."""
-    joined = {each.text: each for each in known}
-    for each in new:
-        if before := joined.get(each.text):
-            both = list(dict.fromkeys([*before.companions, *each.companions])) if keep_all else before.companions
-            each = Variant(each.text, before.count + each.count, both)
-        joined[each.text] = each
-    return list(joined.values())
+    Args:
+        scores: (queries, rows), best first.
+        is_allowed: (queries, rows): whether the row's reply may be suggested.
+        embeddings: (queries, rows, dimensions), L2-normalized, of the replies.
+    """
+    is_peer = is_allowed & (np.cumsum(is_allowed, axis=1) <= PEERS)
+    best = np.where(is_peer, scores, -np.inf).max(axis=1, keepdims=True)
+    weights = np.where(is_peer, np.exp((scores - np.where(np.isfinite(best), best, 0)) / TEMPERATURE), 0)
+    weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+    expected = np.einsum("qr,qrd->qd", weights, embeddings)
+    return np.einsum("qrd,qd->qr", embeddings, expected)
 
 
 def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float) -> list[int]:

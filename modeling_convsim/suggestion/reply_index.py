@@ -1,170 +1,167 @@
-"""`ReplyIndex`: replies (or questions) that are searched for the highest scores."""
+"""`ReplyIndex`: replies that are searched for those that score highest for a message."""
 
 import math
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
-from modeling_convsim.encoding.encoder import Dtype, Encoder
+from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 from modeling_convsim.encoding.joint import JointEncoder
-from modeling_convsim.suggestion.calibration import (
-    RIGHT_COSINE,
-    Calibration,
-    Judge,
-    choose_question_threshold,
-    choose_threshold,
-    text_cosines,
-)
+from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Calibration, Judge, check_pairs, text_cosines
 from modeling_convsim.suggestion.deduplication import (
+    PEERS,
     Replies,
-    add_variants,
+    agreement,
     canonical_form,
     deduplicate,
-    group_variants,
-    merge_variants,
-    ungroup,
+    drop_near_duplicates,
+    select_diverse,
 )
-from modeling_convsim.suggestion.reply_search import DUPLICATE_COSINE, ReplySearch, Suggestion
-from modeling_convsim.suggestion.row_vectors import encode_rows
-from modeling_convsim.suggestion.search import build_faiss, import_faiss, needs_faiss
+from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search, import_faiss, needs_faiss
 from modeling_convsim.suggestion.storage import (
+    DUPLICATE_COSINE,
+    IndexFile,
     IndexSettings,
-    IndexSide,
     SecondModel,
-    check_weights,
+    find_model,
     hash_weights,
+    name_model,
     read_index,
     write_index,
     write_settings,
 )
 
-MESSAGE_WEIGHT = 0.5  # where nothing has chosen it: see `ReplySearch`
+MESSAGE_WEIGHT = 0.5  # where nothing has chosen it: see `ReplyIndex`
+BLOCK = 256  # number of queries per search
+FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes candidates, so few are tried first
+DIVERSITY = 0.0  # see `suggestion.deduplication.select_diverse`
+MOST_KNOWN = 20_000  # replies whose sentence embeddings are kept for the next suggestions
 
 
-class ReplyIndex(ReplySearch):
-    """Replies and their vectors, which are built, searched (`ReplySearch`), calibrated, saved and loaded."""
+@dataclass(frozen=True)
+class Suggestion:
+    """A reply with its score and its count in the index's texts.
+
+    Attributes:
+        text: The reply.
+        score: See `ReplyIndex`.
+        count: How often the reply occurs.
+        message: The message that the reply answered, if the index was built with these; of several the one most like
+            the message that is answered now.
+        precision: How often suggestions that score as much or more were right, of the best suggestion for a message and
+            if the index is calibrated: see `Calibration.precision`.
+    """
+
+    text: str
+    score: float
+    count: int
+    message: str | None = None
+    precision: float | None = None
+
+
+class ReplyIndex:
+    """Replies and their vectors, which are searched for those that score highest for a message.
+
+    The score of a reply is the model's, u' . v', and, if the index holds the messages that replies answered, u' . v' +
+    w u . u_m: the cosine of the two messages, with the weight `message_weight`; of several messages, the best one
+    counts. With `by_messages`, the score is this cosine alone: in an FAQ, the messages are questions and the replies
+    their answers. With a `consensus_weight`, this multiple of the reply's agreement with the other good ones is added
+    (`agreement`).
+
+    A message is never answered by itself or by an earlier turn of its conversation, and one without a token that the
+    model knows gets no suggestion.
+
+    Attributes:
+        encoder: The model that encoded the replies.
+        replies: The rows.
+        vectors: (rows, dimensions): those of the replies, and after them those of the messages, of which either may be
+            missing.
+        settings: The weights, and what calibration has measured; change them with `dataclasses.replace`.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        replies: Replies,
+        vectors: np.ndarray,
+        settings: IndexSettings | None = None,
+        faiss_index: Any = None,
+    ) -> None:
+        """Takes the parts that `build` and `load` create; `faiss_index` is the output of `build_faiss`, if any."""
+        self.encoder, self.replies, self.settings = encoder, replies, settings or IndexSettings()
+        self._numbers, self.vectors, self._faiss = replies.numbers(), vectors, faiss_index
+        self._has_messages = self.settings.by_messages or vectors.shape[1] > encoder.vector_size("response")
+        self._embeddings: dict[int, np.ndarray] = {}  # of replies, by their numbers
+        if not needs_faiss(len(vectors)):
+            self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
+        elif faiss_index is None:
+            self._faiss = build_faiss(vectors)
 
     @classmethod
     def build(
         cls,
         encoder: Encoder,
-        texts: Iterable[str],
-        side: IndexSide = "response",
-        answers: Iterable[str] | None = None,
-        duplicate_cosine: float = DUPLICATE_COSINE,
-        show_progress: bool = False,
-        processes: int = 1,
-        questions: Iterable[str] | None = None,
+        replies: Iterable[str],
+        messages: Iterable[str] | None = None,
+        *,
+        by_messages: bool = False,
         message_weight: float = MESSAGE_WEIGHT,
+        duplicate_cosine: float = DUPLICATE_COSINE,
+        reuse: "ReplyIndex | None" = None,
+        show_progress: bool = False,
     ) -> "ReplyIndex":
-        """Deduplicates texts and encodes them.
+        """Deduplicates replies and encodes them.
 
         Args:
-            encoder: The model. A saved index stores its name, as the user gave it, and its `truncate_dim`.
-            texts: Replies (side "response") or questions (side "input"), including repeated ones.
-            side: See `ReplySearch`.
-            answers: What to show with each question, one for each text (side "input").
-            duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
-                above 0; 1 turns this off.
-            show_progress: Show each step and the remaining time.
-            processes: As in `Encoder.stream`.
-            questions: The message that each reply answered, one for each text (side "response").
+            encoder: The model.
+            replies: Replies, including repeated ones.
+            messages: The message that each reply answered.
+            by_messages: Score by the messages alone, as an FAQ does.
             message_weight: That of the messages in the score, 0 or more; at 0, the messages are only shown, of a
                 repeated reply the first one.
+            duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
+                above 0; 1 turns this off.
+            reuse: An index of the same model; the texts that both score are not encoded again.
+            show_progress: Show each step and the remaining time.
 
         Raises:
-            ValueError: There are no texts, one is not a string of Unicode text, an option is out of range or belongs to
-                the other side, a vector is not finite, or a dependency is not installed.
-            TypeError: `texts`, `answers` or `questions` is a single string.
+            ValueError: There are no replies, a text is not a string of Unicode text, an option is out of range, a
+                vector is not finite, or a dependency is not installed.
+            TypeError: `replies` or `messages` is a single string.
         """
-        if side not in get_args(IndexSide):
-            raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
-        check_weights(duplicate_cosine, message_weight)
-        refuse_single_string(texts, "build(encoder, [text])")
-        refuse_single_string(answers, "build(encoder, [text], answers=[answer])")
-        refuse_single_string(questions, "build(encoder, [text], questions=[question])")
-        if (answers is not None and side != "input") or (questions is not None and side != "response"):
-            raise ValueError(f"side is {side!r}: answers belong to the side 'input', questions to the side 'response'")
-        texts = tqdm(checked_texts(texts), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
-        weight = 0.0 if questions is None else message_weight
-        replies = deduplicate(texts, questions if answers is None else answers, keep_all=weight > 0)
-        if not replies.texts:
-            raise ValueError("there are no texts to build an index of")
-        if is_large := needs_faiss(len(replies.texts)):
-            import_faiss()  # before the vectors, which can take minutes
-        vectors = encode_rows(encoder, replies, side, weight > 0, show_progress, processes)
-        lowest = choose_question_threshold(vectors, replies.companions, duplicate_cosine) if side == "input" else None
-        faiss_index = build_faiss(vectors, show_progress) if is_large else None
-        return cls(
-            encoder, replies, vectors, side, duplicate_cosine, None, faiss_index, weight, question_threshold=lowest
+        refuse_single_string(replies, "build(encoder, [reply])")
+        refuse_single_string(messages, "build(encoder, [reply], messages=[message])")
+        if by_messages and messages is None:
+            raise ValueError("an index by messages needs them: expected messages=[message]")
+        weight = 0.0 if messages is None or by_messages else message_weight
+        settings = IndexSettings(duplicate_cosine, by_messages, weight)
+        texts = tqdm(
+            checked_texts(replies), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress
         )
+        rows = deduplicate(texts, messages, keep_all=by_messages or weight > 0)
+        if not rows.texts:
+            raise ValueError("there are no texts to build an index of")
+        if is_large := needs_faiss(len(rows.texts)):
+            import_faiss()  # before the vectors, which can take minutes
+        vectors = _encode_rows(encoder, rows, settings, reuse, show_progress)
+        return cls(encoder, rows, vectors, settings, build_faiss(vectors, show_progress) if is_large else None)
 
-    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Adds pairs as if the index had been built with them after its texts; only new texts are encoded.
+    def __len__(self) -> int:
+        """The number of distinct replies."""
+        return int(self._numbers[-1]) + 1
 
-        Threshold and examples stay: the threshold was calibrated on the earlier contents, so calibrate again after many
-        changes. `save` writes the changed index.
-
-        Args:
-            pairs: A message and a reply to it, or a question and its answer (side "input"). An index that was built
-                without messages or answers ignores them.
-
-        Raises:
-            ValueError: A text is not a string of Unicode text, a vector is not finite, or a dependency is not
-                installed; the index stays as it was.
-            TypeError: `pairs` is a single pair.
-        """
-        texts, companions = [], []
-        for pair in pairs:
-            refuse_single_string(pair, "add([(message, reply)])")
-            message, reply = checked_texts(pair)
-            texts.append(reply if self.side == "response" else message)
-            companions.append(message if self.side == "response" else reply)
-        known, has_companions = ungroup(self.replies), self.replies.companions is not None
-        added = group_variants(texts, companions if has_companions else None, self._has_messages)
-        for form, variants in added.items():
-            known[form] = add_variants(known.get(form, []), variants, self._has_messages)
-        self._replace(merge_variants(known.values(), has_companions, self._has_messages))
-
-    def remove(self, replies: Iterable[str]) -> None:
-        """Removes replies (or questions), each in all its variants, as if the index had been built without them.
-
-        Threshold and examples stay, as in `add`.
-
-        Raises:
-            ValueError: A reply is not in the index, or none would be left; the index stays as it was.
-            TypeError: `replies` is a single string.
-        """
-        refuse_single_string(replies, "remove([reply])")
-        known = ungroup(self.replies)
-        removed = {canonical_form(text): text for text in replies}
-        if unknown := [text for form, text in removed.items() if form not in known]:
-            raise ValueError(f"{_describe_unknown(unknown)}; nothing was removed")
-        left = [variants for form, variants in known.items() if form not in removed]
-        if not left:
-            raise ValueError("these are all replies of the index, and an index needs one: nothing was removed")
-        self._replace(merge_variants(left, self.replies.companions is not None, self._has_messages))
-
-    def _replace(self, replies: Replies) -> None:
-        """Replaces the rows; those that were there before keep their vectors."""
-        if needs_faiss(len(replies.texts)):
-            import_faiss()
-        row_of = {key: row for row, key in enumerate(self.replies.row_keys())}
-        rows = np.array([row_of.get(key, -1) for key in replies.row_keys()])
-        new = np.flatnonzero(rows < 0)
-        vectors = self.vectors[rows].astype(np.float16)
-        if len(new):
-            vectors[new] = encode_rows(self.encoder, replies.select(new), self.side, self._has_messages)
-        if self.side == "input":
-            lowest = choose_question_threshold(vectors, replies.companions, self.duplicate_cosine)
-            self.question_threshold = lowest
-        self._set_rows(replies, vectors)
+    @property
+    def total(self) -> int:
+        """The number of replies that the index was built from, without blank ones."""
+        _, first = np.unique(self._numbers, return_index=True)
+        return int(self.replies.counts[first].sum())
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
         """Restricts the index to the replies of a list (in any variant).
@@ -177,90 +174,234 @@ class ReplyIndex(ReplySearch):
         if not named:
             raise ValueError("the list of allowed replies is empty")
         if unknown := [text for text, number in named.items() if number is None]:
+            first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             remedy = "remove them from the list of allowed replies, or build the index with them"
-            raise ValueError(f"{_describe_unknown(unknown)}; {remedy}")
+            raise ValueError(f"not in the index: {first}; {remedy}")
         rows = np.flatnonzero(np.isin(self._numbers, [number for number in named.values() if number is not None]))
-        return ReplyIndex(
-            self.encoder, self.replies.select(rows), self.vectors[rows], self.side, self.duplicate_cosine,
-            self.calibration, None, self.message_weight, self.no_threshold, self.question_threshold,
-            self.consensus_weight,
-        )  # fmt: skip
+        return ReplyIndex(self.encoder, self.replies.select(rows), self.vectors[rows], self.settings)
+
+    def suggest(
+        self,
+        message: str,
+        k: int = 3,
+        min_score: float = -math.inf,
+        diversity: float = DIVERSITY,
+        context: Sequence[str] = (),
+    ) -> list[Suggestion]:
+        """Suggests up to k replies to a message, best first.
+
+        Args:
+            message: The message to answer.
+            k: Number of suggestions, 1 or more. There are fewer if too many of the best 64 k are near-duplicates.
+            min_score: The lowest score of a suggestion.
+            diversity: 0 suggests the replies with the highest scores; above 0, up to 1, those after the first are less
+                similar to each other.
+            context: The earlier turns of the conversation, the newest first, for a model with `context_weights`.
+        """
+        contexts = [context] if context else None
+        return self.suggest_many([message], k, min_score, diversity=diversity, contexts=contexts)[0]
+
+    def suggest_many(
+        self,
+        messages: Sequence[str],
+        k: int = 3,
+        min_score: float = -math.inf,
+        show_progress: bool = False,
+        diversity: float = DIVERSITY,
+        contexts: Sequence[Sequence[str]] | None = None,
+    ) -> list[list[Suggestion]]:
+        """Suggests replies to several messages, faster than `suggest` one by one.
+
+        Raises:
+            ValueError: As in `search` and `Encoder.encode`, or `k` or `diversity` is out of range.
+            TypeError: `messages` or a context is a single string.
+        """
+        refuse_single_string(messages, "suggest_many([message])")
+        if contexts is not None and len(contexts) != len(messages):
+            raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")
+        if k < 1:
+            raise ValueError(f"k is {k}, expected 1 or more")
+        if not 0 <= diversity <= 1:
+            raise ValueError(f"diversity is {diversity}, expected a number from 0 to 1")
+        suggestions: list[list[Suggestion]] = []
+        with tqdm(total=len(messages), delay=1, unit="text", disable=not show_progress) as progress:
+            for start in range(0, len(messages), BLOCK):
+                block = list(messages[start : start + BLOCK])
+                of_block = None if contexts is None else contexts[start : start + BLOCK]
+                suggestions += self._suggest_for(block, of_block, k, min_score, diversity)
+                progress.update(len(block))
+        return suggestions
+
+    def best_suggestions(
+        self, messages: Sequence[str], show_progress: bool = False, contexts: Sequence[Sequence[str]] | None = None
+    ) -> tuple[list[str], np.ndarray]:
+        """The best suggestion for each message and its score; "" and the lowest score for none."""
+        suggestions = self.suggest_many(messages, 1, show_progress=show_progress, contexts=contexts)
+        lowest = min((best.score for one in suggestions for best in one), default=0.0) - 1
+        best = [one[0] if one else Suggestion("", lowest, 0) for one in suggestions]
+        return [one.text for one in best], np.array([one.score for one in best])
 
     def calibrate(
         self,
-        inputs: Sequence[str],
-        expected: Sequence[str],
-        precision: float = 0.8,
+        messages: Sequence[str],
+        replies: Sequence[str],
         judge: Judge | None = None,
         show_progress: bool = False,
         contexts: Sequence[Sequence[str]] | None = None,
     ) -> Calibration:
-        """Sets the threshold for a required precision, from pairs that neither the index nor the model has seen.
+        """Measures how often the best suggestion is right, from pairs that neither the index nor the model has seen.
 
-        Precision is the share of the suggestions made that are right: see `score_pairs`. If no threshold is certain to
-        have it, the index suggests nothing by default from then on.
+        It is right if it answers to the same effect as the real reply: if their `text_cosines` are .6 or more.
 
         Args:
-            inputs: The texts to answer.
-            expected: The real reply to each (or, in an index of questions, a question with the same meaning).
-            precision: The required precision, above 0 and below 1, which suggestions have with 90% confidence.
-            judge: As in `score_pairs`.
+            messages: The messages to answer.
+            replies: The real reply to each.
+            judge: The encoder that compares suggestions with the real replies; by default that of the index.
             show_progress: Show the remaining time.
             contexts: As in `suggest_many`.
 
         Raises:
-            ValueError: No threshold is certain to have that precision (the message says about how many pairs would be
-                needed), or an option is out of range.
+            ValueError: There are fewer than 20 pairs, or the numbers of texts differ; an earlier calibration stays.
         """
-        return self.set_threshold(*self.score_pairs(inputs, expected, judge, show_progress, contexts), precision)
+        if len(messages) != len(replies):
+            raise ValueError(f"{len(messages)} messages and {len(replies)} replies, expected the same number")
+        check_pairs(len(messages))  # before the scores, which can take minutes
+        texts, scores = self.best_suggestions(messages, show_progress, contexts)
+        are_right = text_cosines(judge or self.encoder, texts, replies) >= RIGHT_COSINE
+        calibration = Calibration.measure(scores, are_right)
+        self.settings = replace(self.settings, calibration=calibration)
+        return calibration
 
-    def set_threshold(self, scores: np.ndarray, are_right: np.ndarray, precision: float) -> Calibration:
-        """`calibrate` with the output of `score_pairs`."""
-        self.calibration = self.no_threshold = None
-        try:
-            self.calibration = choose_threshold(scores, are_right, precision)
-        except ValueError as error:
-            self.no_threshold = str(error)
-            raise
-        return self.calibration
+    def encode_messages(self, messages: list[str], contexts: Sequence[Sequence[str]] | None = None) -> np.ndarray:
+        """The vectors of messages to answer, (messages, dimensions), whose dot products with `vectors` are the scores.
 
-    def score_pairs(
-        self,
-        inputs: Sequence[str],
-        expected: Sequence[str],
-        judge: Judge | None = None,
-        show_progress: bool = False,
-        contexts: Sequence[Sequence[str]] | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The score of the best suggestion for each held-out pair, and whether it is right, both (pairs,).
+        A context counts for the score of a reply, not for that of the message that it answered, which has none.
+        """
+        if self.settings.by_messages:
+            return self.encoder.encode(messages)
+        queries = self.encoder.encode(messages, side="query", contexts=contexts)
+        if not self._has_messages:
+            return queries
+        embeddings = self.encoder.encode(messages) if self.encoder.has_query_vectors or contexts else queries
+        return np.hstack([queries, self.settings.message_weight * embeddings])
 
-        It is right if it answers to the same effect as the expected text: if their `text_cosines` are .6 or more (in an
-        index of questions, `duplicate_cosine`).
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the k highest scores of query vectors (queries, dimensions).
 
-        Args:
-            inputs: As in `calibrate`.
-            expected: As in `calibrate`.
-            judge: The encoder that compares suggestions with the expected texts; by default that of the index.
-            show_progress: As in `calibrate`.
-            contexts: As in `suggest_many`.
+        With 100,000 replies or more, faiss may miss a few of the best replies (`suggest_recall` in tests/benchmarks).
+
+        Returns:
+            Scores and rows, both (queries, k), or fewer columns if there are fewer rows; best first.
 
         Raises:
-            ValueError: The numbers of texts differ.
+            ValueError: A query, or a vector of the index that was scored, is not finite.
         """
-        if len(inputs) != len(expected):
-            raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
-        texts, scores = self.best_suggestions(inputs, show_progress, contexts)
-        limit = RIGHT_COSINE if self.side == "response" else self.duplicate_cosine
-        return scores, text_cosines(judge or self.encoder, texts, expected) >= limit
+        k = min(k, len(self.vectors))
+        if not np.isfinite(queries).all():
+            raise ValueError(
+                "the model gives vectors that are not finite: its weights are damaged, or training diverged"
+            )
+        if self._faiss is None:
+            scores, rows = exact_search(self.vectors, queries, k)
+        else:
+            scores, rows = faiss_search(self._faiss, self.vectors, queries, k)
+        if not np.isfinite(scores).all():
+            raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
+        return scores, rows
 
-    def best_suggestions(
-        self, texts: Sequence[str], show_progress: bool = False, contexts: Sequence[Sequence[str]] | None = None
-    ) -> tuple[list[str], np.ndarray]:
-        """The best suggestion for each text, whatever its score, and its score; "" and the lowest score for none."""
-        suggestions = self.suggest_many(texts, 1, -math.inf, show_progress, contexts=contexts)
-        lowest = min((best.score for one in suggestions for best in one), default=0.0) - 1
-        best = [one[0] if one else Suggestion("", lowest, 0) for one in suggestions]
-        return [one.text for one in best], np.array([one.score for one in best])
+    def _suggest_for(
+        self, messages: list[str], contexts: Sequence[Sequence[str]] | None, k: int, min_score: float, diversity: float
+    ) -> list[list[Suggestion]]:
+        """Suggestions for some messages, from few rows or, if needed, from many."""
+        queries, few = self.encode_messages(messages, contexts), FEW * k
+        said = [[text, *context] for text, context in zip(messages, contexts or [()] * len(messages), strict=True)]
+        if self.settings.consensus_weight:
+            few = max(few, PEERS + 1)  # one may be the message itself
+        suggestions, is_final = self._suggest_among(few, said, queries, k, min_score, diversity)
+        if not is_final.all():
+            retried = np.flatnonzero(~is_final)
+            again = [said[query] for query in retried]
+            more, _ = self._suggest_among(MANY * k, again, queries[retried], k, min_score, diversity)
+            for query, better in zip(retried, more, strict=True):
+                suggestions[query] = better
+        return suggestions
+
+    def _suggest_among(
+        self, count: int, said: list[list[str]], queries: np.ndarray, k: int, min_score: float, diversity: float
+    ) -> tuple[list[list[Suggestion]], np.ndarray]:
+        """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any.
+
+        `said` has the message and the earlier turns of each query.
+        """
+        scores, rows = self.search(queries, count)  # (queries, count), best first
+        is_said = self._find_said(said, rows)
+        if weight := self.settings.consensus_weight:
+            scores = scores + weight * agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
+            order = np.argsort(-scores, axis=1, kind="stable")
+            scores, rows, is_said = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_said))
+        reaches = (scores >= min_score) & self.encoder.knows([message for message, *_ in said])[:, None]
+        candidates, best = [], []
+        for found, each, allowed in zip(rows, scores, reaches & ~is_said, strict=True):
+            positions = np.flatnonzero(allowed)
+            _, first = np.unique(self._numbers[found[positions]], return_index=True)  # the best row of each reply
+            positions = positions[np.sort(first)]
+            candidates.append(found[positions])
+            best.append(each[positions])
+        suggestions = [
+            self._suggestions(candidates[query][positions], best[query][positions])
+            for query, positions in enumerate(self._select(candidates, best, k, diversity))
+        ]
+        is_complete = np.array([len(suggested) == k for suggested in suggestions])
+        return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self.vectors))
+
+    def _find_said(self, said: list[list[str]], rows: np.ndarray) -> np.ndarray:
+        """(queries, rows): whether a row's reply is the message that it would answer, or an earlier turn."""
+        forms = [set(map(canonical_form, each)) for each in said]
+        return np.array(
+            [
+                [canonical_form(self.replies.texts[row]) in turns for row in found]
+                for turns, found in zip(forms, rows, strict=True)
+            ]
+        )
+
+    def _embed_replies(self, numbers: np.ndarray) -> np.ndarray:
+        """The sentence embeddings of replies by their numbers, of any shape: (*numbers, dimensions)."""
+        distinct, positions = np.unique(numbers, return_inverse=True)
+        if len(self._embeddings) > MOST_KNOWN:
+            self._embeddings.clear()
+        if new := [number for number in distinct.tolist() if number not in self._embeddings]:
+            texts = [self.replies.texts[row] for row in np.searchsorted(self._numbers, new)]
+            self._embeddings.update(zip(new, self.encoder.encode(texts), strict=True))
+        if not len(distinct):
+            return np.empty((*numbers.shape, self.encoder.embedding_size), np.float32)
+        return np.stack([self._embeddings[number] for number in distinct.tolist()])[positions.reshape(numbers.shape)]
+
+    def _suggestions(self, rows: np.ndarray, scores: np.ndarray) -> list[Suggestion]:
+        texts, counts, messages = self.replies
+        found = [
+            Suggestion(texts[row], float(score), int(counts[row]), messages[row] if messages else None)
+            for row, score in zip(rows, scores, strict=True)
+        ]
+        if found and (calibration := self.settings.calibration):  # measured with best suggestions
+            found[0] = replace(found[0], precision=calibration.precision(found[0].score))
+        return found
+
+    def _select(
+        self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, diversity: float
+    ) -> list[list[int]]:
+        """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
+        duplicate_cosine = self.settings.duplicate_cosine
+        if duplicate_cosine >= 1 and diversity == 0:
+            return [list(range(min(k, len(rows)))) for rows in candidates]
+        embeddings = self._embed_replies(self._numbers[np.concatenate(candidates)])
+        ends, selected = np.cumsum([len(rows) for rows in candidates]), []
+        for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
+            distinct = np.arange(len(vectors))
+            if duplicate_cosine < 1:
+                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine), dtype=np.int64)
+            diverse = select_diverse(best[distinct], vectors[distinct], k, diversity)
+            selected.append(distinct[diverse].tolist())
+        return selected
 
     def save(self, folder: str | os.PathLike) -> None:
         """Writes the index to a folder, replacing an existing index.
@@ -268,32 +409,19 @@ class ReplyIndex(ReplySearch):
         Raises:
             ValueError: The folder holds something else, or a dependency is not installed.
         """
-        write_index(Path(folder), self._settings(), self.replies, self.vectors, self._faiss)
+        write_index(Path(folder), self._file(Path(folder)), self.replies, self.vectors, self._faiss)
 
     def save_settings(self, folder: str | os.PathLike) -> None:
         """Writes only index.json, which is all that `calibrate` changes."""
-        write_settings(Path(folder), self._settings())
+        write_settings(Path(folder), self._file(Path(folder)))
 
-    def _settings(self) -> IndexSettings:
-        second = None
+    def _file(self, folder: Path) -> IndexFile:
+        second, model = None, self.encoder.model
         if isinstance(self.encoder, JointEncoder):
-            model = self.encoder.second.model
-            second = SecondModel(model.name_or_path, hash_weights(model), self.encoder.share)
-        return IndexSettings(
-            model=self.encoder.model.name_or_path,
-            weights_sha256=hash_weights(self.encoder.model),
-            truncate_dim=self.encoder.truncate_dim,
-            side=self.side,
-            replies=len(self),
-            duplicate_cosine=self.duplicate_cosine,
-            message_weight=self.message_weight,
-            consensus_weight=self.consensus_weight,
-            calibration=self.calibration,
-            no_threshold=self.no_threshold,
-            question_threshold=self.question_threshold,
-            examples=self.examples,
-            second=second,
-        )
+            other = self.encoder.second.model
+            second = SecondModel(name_model(folder, other.name_or_path), hash_weights(other), self.encoder.share)
+        name = name_model(folder, model.name_or_path)
+        return IndexFile(name, hash_weights(model), len(self), self.settings, second)
 
     @classmethod
     def load(
@@ -307,8 +435,6 @@ class ReplyIndex(ReplySearch):
     ) -> "ReplyIndex":
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
-        Texts are encoded with the `truncate_dim` that the index was built with.
-
         Args:
             folder: The index's folder.
             encoder: The model, instead of the one that the index names. The other options are those of
@@ -319,55 +445,79 @@ class ReplyIndex(ReplySearch):
             **hub_options: `token`, `cache_dir` and `local_files_only`.
 
         Raises:
-            ValueError: A file is missing or broken, the model's weights differ from those that built the index, or
-                `encoder` has another `truncate_dim`.
+            ValueError: A file is missing or broken, or the model's weights differ from those that built the index.
         """
         folder = Path(folder)
-        settings, replies, vectors, faiss_index = read_index(folder)
+        file, replies, vectors, faiss_index = read_index(folder)
         if encoder is None:
-            options = (device, dtype, settings.truncate_dim, trust_remote_code)
+            options = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code, **hub_options}
             try:
-                encoder = Encoder.from_pretrained(settings.model, *options, **hub_options)
-                if settings.second:
-                    second = Encoder.from_pretrained(settings.second.model, *options, **hub_options)
-                    encoder = JointEncoder(encoder, second, settings.second.share)
+                encoder = Encoder.from_pretrained(find_model(folder, file.model), **options)
+                if file.second:
+                    second = Encoder.from_pretrained(find_model(folder, file.second.model), **options)
+                    encoder = JointEncoder(encoder, second, file.second.share)
             except ValueError as error:
                 moved = f"{folder} was built with it; if it has been moved, give its new folder"
                 raise ValueError(f"{error} ({moved})") from error
-        encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
-        index = cls(
-            encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index,
-            settings.message_weight, settings.no_threshold, settings.question_threshold, settings.consensus_weight,
-        )  # fmt: skip
-        index.examples = settings.examples
-        return index
+        _check_encoder(folder, file, encoder)
+        return cls(encoder, replies, vectors, file.settings, faiss_index)
 
 
-def _describe_unknown(texts: list[str]) -> str:
-    first = ", ".join(map(repr, texts[:5])) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
-    return f"not in the index: {first}"
+def _encode_rows(
+    encoder: Encoder, rows: Replies, settings: IndexSettings, reuse: ReplyIndex | None, show_progress: bool
+) -> np.ndarray:
+    """Encodes what is scored of the rows, replies and the messages that they answered: (rows, dimensions), float16."""
+    sides: list[tuple[Side, list[str]]] = [] if settings.by_messages else [("response", rows.texts)]
+    if rows.messages and (settings.by_messages or settings.message_weight):
+        sides.append(("input", rows.messages))
+    sizes = [encoder.vector_size(side) for side, _ in sides]
+    if reuse and (reuse.vectors.shape[1], reuse.settings.by_messages) != (sum(sizes), settings.by_messages):
+        reuse = None  # it scores other parts
+    parts = []
+    for (side, texts), end in zip(sides, np.cumsum(sizes), strict=True):
+        known: list[str] = []
+        if reuse:
+            known = reuse.replies.texts if side == "response" else reuse.replies.messages or []
+        vectors = reuse.vectors[:, end - encoder.vector_size(side) : end] if reuse else None
+        parts.append(_encode_texts(encoder, texts, side, known, vectors, show_progress))
+    return np.hstack(parts)
 
 
-def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:
-    """Requires the weights that an index was built with, and sets the `truncate_dim` of an encoder without one."""
+def _encode_texts(
+    encoder: Encoder, texts: list[str], side: Side, known: list[str], vectors: np.ndarray | None, show_progress: bool
+) -> np.ndarray:
+    """Encodes texts in float16, (texts, dimensions), each once, and none of those whose vectors are known.
+
+    Raises:
+        ValueError: float16 cannot hold a vector.
+    """
+    row_of = {text: row for row, text in enumerate(known)}
+    new = [text for text in dict.fromkeys(texts) if text not in row_of]
+    row_of.update({text: len(known) + row for row, text in enumerate(new)})
+    encoded = np.empty((len(new), encoder.vector_size(side)), np.float16)
+    row = 0
+    for part in encoder.stream(new, side, show_progress=show_progress):
+        with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
+            halves = encoded[row : row + len(part)] = part.astype(np.float16)
+        if len(damaged := np.flatnonzero(~np.isfinite(halves).all(axis=1))):
+            problem = "the model gives a vector that is not finite, or too large for float16"
+            raise ValueError(f"{new[row + int(damaged[0])]!r}: {problem}")
+        row += len(part)
+    rows = np.fromiter((row_of[text] for text in texts), np.int64, count=len(texts))
+    return (encoded if vectors is None else np.concatenate([vectors.astype(np.float16), encoded]))[rows]
+
+
+def _check_encoder(folder: Path, file: IndexFile, encoder: Encoder) -> None:
+    """Requires the weights that an index was built with."""
     second = encoder.second if isinstance(encoder, JointEncoder) else None
-    if (second is None) != (settings.second is None):
+    if (second is None) != (file.second is None):
         raise ValueError(f"{folder} was built with {'one model' if second else 'two models'}: leave `encoder` out")
-    _check_weights(folder, settings, encoder)
-    if second and settings.second:
-        _check_weights(folder, settings.second, second)
-    if encoder.truncate_dim is None and settings.truncate_dim is not None:
-        encoder = Encoder(encoder.model, encoder.tokenizer, settings.truncate_dim)
-    size = encoder.vector_size(settings.side) + (encoder.vector_size("input") if settings.message_weight else 0)
-    if size != dimensions:
-        raise ValueError(
-            f"{folder} holds vectors of {dimensions} dimensions, but the encoder's have {size}: use "
-            "an encoder without truncate_dim, or rebuild the index"
-        )
-    return encoder
+    _check_weights(folder, file, encoder)
+    if second and file.second:
+        _check_weights(folder, file.second, second)
 
 
-def _check_weights(folder: Path, built: IndexSettings | SecondModel, encoder: Encoder) -> None:
+def _check_weights(folder: Path, built: IndexFile | SecondModel, encoder: Encoder) -> None:
     if hash_weights(encoder.model) != built.weights_sha256:
         raise ValueError(
             f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "

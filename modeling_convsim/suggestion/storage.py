@@ -1,34 +1,66 @@
 """The folder of a saved index.
 
-It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
-answered or the answer to a question, and the variants of a reply that has several), vectors.npy (float16) and, for
-100,000 rows or more, replies.faiss (the output of `build_faiss`). SHA256SUMS has their checksums.
+It holds index.json (`IndexFile`), replies.parquet (text, count and, if the index has them, the message that a reply
+answered), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output of `build_faiss`).
 """
 
 import hashlib
 import json
 import math
-from dataclasses import asdict, dataclass, field, replace
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import CHECKSUMS, find_damage, replace_files, write_checksums
+from data_scripts.files.folders import CHECKSUMS, replace_files, staged_folder
 from data_scripts.files.json_files import from_json, read_object
+from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links
 from modeling_convsim.encoding.text_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
-from modeling_convsim.suggestion.deduplication import Replies, Variant
-from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
+from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
-FORMAT = 3  # of the folder; another one is refused
-COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
+FORMAT = 4  # of the folder; indexes of replies in format 3 are read too
+DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
+INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
+INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
 
-IndexSide = Literal["response", "input"]
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """How an index scores and selects replies: see `ReplyIndex`.
+
+    Attributes:
+        duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested; 1
+            turns this off.
+        by_messages: Whether only the messages that replies answered are scored.
+        message_weight: The weight of these messages in the score; 0 if the vectors do not hold them.
+        consensus_weight: The weight of a reply's agreement with the other good replies.
+        calibration: How often suggestions are right, if that was measured.
+        examples: Held-out messages, which the page offers to try.
+    """
+
+    duplicate_cosine: float = DUPLICATE_COSINE
+    by_messages: bool = False
+    message_weight: float = 0.0
+    consensus_weight: float = 0.0
+    calibration: Calibration | None = None
+    examples: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError if a weight is out of range."""
+        if not 0 < self.duplicate_cosine <= 1:
+            raise ValueError(f"duplicate_cosine is {self.duplicate_cosine}, expected a number above 0, at most 1")
+        if not 0 <= self.message_weight < math.inf:
+            raise ValueError(f"message_weight is {self.message_weight}, expected 0 or more")
 
 
 @dataclass(frozen=True)
@@ -41,40 +73,29 @@ class SecondModel:
 
 
 @dataclass(frozen=True)
-class IndexSettings:
-    """The fields of index.json."""
+class IndexFile:
+    """The content of index.json.
 
-    model: str  # folder or repository id of the model, as the user gave it
+    Attributes:
+        model: The model's name on the Hub, or its folder: relative to the index's if both are in one folder, so that
+            they can be moved together, otherwise absolute.
+        weights_sha256: The output of `hash_weights`.
+        replies: The number of distinct replies.
+        settings: See `IndexSettings`.
+        second: See `SecondModel`.
+    """
+
+    model: str
     weights_sha256: str
-    truncate_dim: int | None
-    side: IndexSide
     replies: int
-    duplicate_cosine: float
-    message_weight: float  # of the messages that the replies answered; 0 if the vectors do not hold them
-    calibration: Calibration | None
-    no_threshold: str | None  # why nothing is suggested by default: no threshold has the required precision
-    question_threshold: float | None  # of an index of questions before it is calibrated
-    consensus_weight: float = 0.0  # of the agreement with the other good replies
-    examples: list[str] = field(default_factory=list)  # held-out messages, which the page offers to try
+    settings: IndexSettings
     second: SecondModel | None = None
-
-    def __post_init__(self) -> None:
-        """Raises ValueError if a weight is out of range."""
-        check_weights(self.duplicate_cosine, self.message_weight)
-
-
-def check_weights(duplicate_cosine: float, message_weight: float) -> None:
-    """Raises ValueError if a weight of an index is out of range."""
-    if not 0 < duplicate_cosine <= 1:
-        raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
-    if not 0 <= message_weight < math.inf:
-        raise ValueError(f"message_weight is {message_weight}, expected 0 or more")
 
 
 class SavedIndex(NamedTuple):
     """The content of an index's folder; the vectors are memory-mapped."""
 
-    settings: IndexSettings
+    file: IndexFile
     replies: Replies
     vectors: np.ndarray  # (rows, dimensions), float16
     faiss_index: Any  # None for an index that is searched exactly
@@ -94,29 +115,75 @@ def hash_weights(model: ConvSimPreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray, faiss_index: Any) -> None:
+def name_model(index: Path, model: str) -> str:
+    """What index.json names a model: see `IndexFile.model`."""
+    if not Path(model).is_dir():
+        return model
+    folder, model_folder = index.resolve(), Path(model).resolve()
+    if model_folder.is_relative_to(folder.parent):
+        return Path(os.path.relpath(model_folder, folder)).as_posix()
+    return str(model_folder)
+
+
+def find_model(index: Path, name: str) -> str:
+    """The folder or the name on the Hub of a model that index.json names."""
+    folder = index / name
+    return str(folder.resolve()) if folder.is_dir() else name
+
+
+def check_index_folder(folder: Path) -> None:
+    """Raises ValueError if writing an index to a folder would replace something else."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not _is_index(folder):
+        raise ValueError(
+            f"{folder} exists and is not an index (no readable index.json): choose another folder, or delete this one"
+        )
+    if others := sorted({path.name for path in folder.iterdir()} - INDEX_FILES):
+        raise ValueError(f"{folder} holds {others[0]} beside an index: move it away, or choose another folder")
+
+
+def _is_index(folder: Path) -> bool:
+    with suppress(InputError):
+        return read_object(folder / "index.json").keys() >= INDEX_KEYS
+    return False
+
+
+@contextmanager
+def lock_index(folder: Path) -> Iterator[None]:
+    """Holds the lock of an index's folder.
+
+    Raises:
+        ValueError: Another process holds the lock, or it cannot be created.
+    """
+    folder = resolve_links(folder)
+    make_folder(folder.parent)
+    with locked(folder, lock_beside(folder)):
+        yield
+
+
+def write_index(folder: Path, file: IndexFile, replies: Replies, vectors: np.ndarray, faiss_index: Any) -> None:
     """Writes an index's folder, replacing an existing index.
 
     Raises:
-        ValueError: The folder holds something else, another process writes to it, or pyarrow is not installed.
-        OSError: The folder cannot be written; an index that was there stays.
+        ValueError: The folder holds something else, another process writes to it, it cannot be written, or pyarrow is
+            not installed; an index that was there stays.
     """
     parquet, pyarrow = (import_extra(name, "suggest", "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
-    with new_index_folder(folder) as new:
+    check_index_folder(folder)
+    with staged_folder(folder) as (new, _):
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
-        if replies.companions:
-            columns[COMPANIONS[settings.side]] = replies.companions
-        several = {text: [asdict(each) for each in variants] for text, variants in replies.variants.items()}
-        columns["variants"] = [several.pop(text, None) for text in replies.texts]  # in the first row of a reply
+        if replies.messages:
+            columns["message"] = replies.messages
         parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if faiss_index is not None:
             import_faiss().write_index(faiss_index, str(new / "replies.faiss"))
-        _write_settings(new, settings)
-        write_checksums(new, [file.name for file in new.iterdir()])
+        _write_file(new, file)
+        check_index_folder(folder)  # it may have changed meanwhile
 
 
-def write_settings(folder: Path, settings: IndexSettings) -> None:
+def write_settings(folder: Path, file: IndexFile) -> None:
     """Writes index.json alone, of an index that is in the folder.
 
     Raises:
@@ -124,20 +191,14 @@ def write_settings(folder: Path, settings: IndexSettings) -> None:
         OSError: It cannot be written; the old settings stay.
     """
     with lock_index(folder):
-        if _fixed_settings(read_settings(folder)) != _fixed_settings(settings):
+        before = read_index_file(folder)
+        if (before.weights_sha256, before.replies) != (file.weights_sha256, file.replies):
             raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
-        _write_settings(folder, settings)
+        _write_file(folder, file)
 
 
-def _fixed_settings(settings: IndexSettings) -> IndexSettings:
-    """The settings without those that calibration sets, and without the model, which may have been moved."""
-    return replace(settings, model="", calibration=None, no_threshold=None, examples=[])
-
-
-def _write_settings(folder: Path, settings: IndexSettings) -> None:
-    replace_files(
-        folder, {"index.json": (json.dumps({"format": FORMAT, **asdict(settings)}, indent=2) + "\n").encode()}
-    )
+def _write_file(folder: Path, file: IndexFile) -> None:
+    replace_files(folder, {"index.json": (json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n").encode()})
 
 
 def read_index(folder: Path) -> SavedIndex:
@@ -146,17 +207,12 @@ def read_index(folder: Path) -> SavedIndex:
     Raises:
         ValueError: A file is missing or damaged, or a dependency is not installed.
     """
-    settings = read_settings(folder)
-    if damage := find_damage(folder):
-        remedy = f"rebuild it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
-        raise ValueError(f"cannot open the index {folder}: {damage}; {remedy}")
+    file = read_index_file(folder)
     parquet = import_extra("pyarrow.parquet", "suggest", "opening an index")
     try:
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
-        companions = columns.get(COMPANIONS[settings.side])
-        several = zip(columns["text"], columns.get("variants", ()), strict=False)  # older indexes have none
-        variants = {text: [Variant(**each) for each in found] for text, found in several if found}
-        replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions, variants)
+        messages = columns.get("message", columns.get("question"))  # in format 3
+        replies = Replies(columns["text"], np.array(columns["count"], np.int64), messages)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
     # The type of the exception depends on the library that reads a broken file.
@@ -164,21 +220,38 @@ def read_index(folder: Path) -> SavedIndex:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"cannot open the index {folder} ({reason}): rebuild it") from error
     rows, distinct = len(replies.texts), len(set(replies.texts))
-    if rows != len(vectors) or distinct != settings.replies:
-        found = f"{rows} rows of {distinct} replies and {len(vectors)} vectors, expected {settings.replies} replies"
+    if rows != len(vectors) or distinct != file.replies:
+        found = f"{rows} rows of {distinct} replies and {len(vectors)} vectors, expected {file.replies} replies"
         raise ValueError(f"cannot open the index {folder} ({found}): rebuild it")
-    return SavedIndex(settings, replies, vectors, faiss_index)
+    return SavedIndex(file, replies, vectors, faiss_index)
 
 
-def read_settings(folder: Path) -> IndexSettings:
+def read_index_file(folder: Path) -> IndexFile:
     """Reads index.json; ValueError if there is none, it has another format, or a value of another type or range."""
     if not (folder / "index.json").is_file():
         raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
     try:
         values = read_object(folder / "index.json")
         version = values.pop("format", 1)
+        if version == 3 and values.get("side") == "response" and values.get("truncate_dim") is None:
+            return from_json(IndexFile, _from_format_3(values))
         if version == FORMAT:
-            return from_json(IndexSettings, values)
+            return from_json(IndexFile, values)
     except ValueError as error:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
+    if version == 3:
+        raise ValueError(
+            f"{folder} is an index of questions or of truncated vectors, which this version lacks: rebuild it"
+        )
     raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")
+
+
+def _from_format_3(values: dict[str, Any]) -> dict[str, Any]:
+    """The content of index.json in the present format, which has no thresholds."""
+    settings = {each.name: values[each.name] for each in fields(IndexSettings) if each.name in values}
+    if measured := settings.get("calibration"):
+        settings["calibration"] = (
+            {name: measured[name] for name in ("pairs", "table")} if measured.get("table") else None
+        )
+    names = ("model", "weights_sha256", "replies", "second")
+    return {**{name: values[name] for name in names if name in values}, "settings": settings}

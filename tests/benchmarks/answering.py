@@ -116,7 +116,7 @@ def _suggest_by_rival(
 
 
 def _build(encoder: Encoder, known: Dataset) -> ReplyIndex:
-    return ReplyIndex.build(encoder, known["response"][:], questions=known["input"][:])
+    return ReplyIndex.build(encoder, known["response"][:], known["input"][:])
 
 
 @functools.cache

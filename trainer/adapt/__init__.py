@@ -7,6 +7,6 @@ context                   the weights of earlier turns
 selection                 the point between start and trained weights, and its gain over the base
 cross_validation          chooses the same for a few pairs, which have no dev split
 joint                     joins the adapted base and another adapted encoder
-replies, suggestions      the index of replies, its weights and its threshold
+replies, suggestions      the index of replies, its weights and its calibration
 comparison                the adapted model beside the base and other systems
 """

@@ -41,14 +41,6 @@ def build_parser() -> ArgumentParser:
         "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, of which only new heads are trained "
         "(default: that of the environment variable CONVSIM_BASE, or else the base that ships with convsim)",
     )
-    group.add_argument(
-        "--precision",
-        type=float,
-        default=0.8,
-        metavar="P",
-        help="required precision of suggested replies, which the threshold of the index keeps with 90%% confidence; "
-        "the index has none if the pairs are too few to be certain (default: %(default)s)",
-    )
     return parser
 
 
@@ -63,7 +55,7 @@ def main(arguments: list[str]) -> int:
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
         options = ConversationOptions.from_arguments(args)
-        adapt_to_chats(args.files, options, args.output, args.base, args.precision)
+        adapt_to_chats(args.files, options, args.output, args.base)
         return 0
 
     return run_stoppable(execute)

@@ -24,7 +24,7 @@ from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
 from trainer.adapt.joint import Joint, join
 from trainer.adapt.language import describe_mismatch, find_language
-from trainer.adapt.replies import build_index, describe_threshold, format_calibration, format_examples, suggest_examples
+from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
@@ -45,7 +45,6 @@ def adapt_to_chats(
     options: ConversationOptions,
     output: Path,
     base: str | None = None,
-    precision: float = 0.8,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
 
@@ -58,7 +57,6 @@ def adapt_to_chats(
         options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
-        precision: required precision of suggested replies, for which the index is calibrated.
 
     Returns:
         The contents of results.json.
@@ -66,8 +64,6 @@ def adapt_to_chats(
     Raises:
         InputError: a file, an option or the base is not usable, or no pair is left.
     """
-    if not 0 < precision < 1:
-        raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
     prepare_folder(output, options.overwrite)
     arguments = _run_settings(choose_base(base), output, options.license)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
@@ -85,7 +81,7 @@ def adapt_to_chats(
     encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, encoder, adapted.pairs, choice, precision, adapted.judge)
+        index, calibration = build_index(output, encoder, adapted.pairs, choice, adapted.judge)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
         comparison = compare(adapted.base, encoder, adapted.pairs, choice)
@@ -95,7 +91,6 @@ def adapt_to_chats(
     print(
         f"read      {_describe_pairs(report)}",
         f"model     {describe_gain(comparison, is_adapted, joint.encoder.share if joint else None)}",
-        f"suggests  {describe_threshold(calibration)}",
         *_where(output),
         sep="\n",
     )
@@ -180,8 +175,7 @@ def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
     encoder = _open_base(arguments)
-    index = ReplyIndex.build(encoder, pairs["response"][:], questions=pairs["input"][:])
-    index.no_threshold = f"{len(pairs)} pairs are too few for a threshold"
+    index = ReplyIndex.build(encoder, pairs["response"][:], pairs["input"][:])
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
     more = math.ceil((FEWEST_PAIRS - written) / (written / threads))

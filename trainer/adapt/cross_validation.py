@@ -190,7 +190,7 @@ class CrossValidation:
             self._model.config.lexical_share = point.share
         was_training = self._model.training
         known, unknown = self._pairs.select(others), self._pairs.select(held_out)
-        index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
+        index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], known["input"])
         result = suggest_by_weights(index, unknown, self._judge)
         self._model.train(was_training)
         return result

@@ -92,7 +92,7 @@ def _suggest(first: Adapted, second: Adapted, share: float, gain: Gain) -> Choic
     pairs, outcomes = first.pairs["train"], []
     for (models, _), rows in zip(_folds(first, second), first.choice.held_out, strict=True):
         known, unknown = _others(pairs, rows), pairs.select(rows)
-        index = ReplyIndex.build(JointEncoder(*models, share), known["response"], questions=known["input"])
+        index = ReplyIndex.build(JointEncoder(*models, share), known["response"], known["input"])
         outcomes.append(suggest_by_weights(index, unknown, first.judge))
     suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
     of_both = Gain(gain.threads, first.choice.gain.base, gain.adapted)

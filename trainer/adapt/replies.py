@@ -1,6 +1,6 @@
-"""The index of replies of an adapted model: its threshold, and what it suggests for held-out messages."""
+"""The index of replies of an adapted model, and what it suggests for held-out messages."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from datasets import Dataset, DatasetDict
 from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Judge, choose_examples, tabulate_thresholds
+from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, Judge, choose_examples
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
+from trainer.adapt.suggestions import choose_weights, suggest_by_weights
 from trainer.evaluation.response_prediction import contexts_of
 
 MOST_CALIBRATED = 5_000  # held-out messages
@@ -21,46 +21,49 @@ LONGEST_EXAMPLE = 100  # characters
 
 
 def build_index(
-    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, precision: float, judge: Judge
+    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, judge: Judge
 ) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
-    The weights of messages and consensus, and the threshold for the required precision, are chosen on dev, or on the
-    held-out folds of cross-validation; the threshold is measured on test.
+    The weights of messages and consensus are chosen on dev, or on the held-out folds of cross-validation, on which the
+    suggestions are measured too.
 
     Args:
         folder: that of the run.
         encoder: the adapted model.
         splits: the pairs.
         choice: what cross-validation chose, if there is no dev split.
-        precision: the required one.
         judge: the base, which compares suggestions with real replies.
 
     Returns:
-        The index, and its calibration: "pairs", "table" of threshold, precision and coverage, "min_precision",
-        "message_weight", "consensus_weight", "threshold" or "no_threshold" (why), and "test": the suggestions for the
-        test messages that reach the threshold.
+        The index, and its calibration: "measured_by", "pairs", "table" of threshold, precision and coverage,
+        "message_weight" and "consensus_weight".
 
     Raises:
         InputError: the folder holds something else.
     """
     train = splits["train"]
     try:
-        index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:])
+        index = ReplyIndex.build(encoder, train["response"][:], train["input"][:])
         suggested = choice.suggested if choice else suggest_by_weights(index, _sample(splits["validation"]), judge)
         weights = choice.weights if choice else choose_weights(suggested)
         if not weights.message:
-            index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:], message_weight=0)
-        index.message_weight, index.consensus_weight = weights
-        calibration: dict[str, Any] = {"measured_by": "cross-validation" if choice else "dev"}
-        calibration |= {f"{name}_weight": value for name, value in weights._asdict().items()}
-        calibration |= _calibrate(index, suggested[weights], splits.get("test"), precision, judge)
-        if "test" in splits:
-            index.examples = choose_examples(splits["test"]["input"])
+            index = ReplyIndex.build(encoder, train["response"][:], train["input"][:], message_weight=0)
+        best = suggested[weights]
+        measured = Calibration.measure(best.scores, best.are_right) if len(best.scores) >= MIN_SUGGESTIONS else None
+        index.settings = replace(
+            index.settings,
+            message_weight=weights.message,
+            consensus_weight=weights.consensus,
+            calibration=measured,
+            examples=choose_examples(splits["test"]["input"]) if "test" in splits else [],
+        )
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error
-    return index, calibration
+    calibration: dict[str, Any] = {"measured_by": "cross-validation" if choice else "dev", "pairs": len(best.scores)}
+    calibration |= {f"{name}_weight": value for name, value in weights._asdict().items()}
+    return index, calibration | {"table": [asdict(row) for row in measured.table] if measured else []}
 
 
 def _sample(pairs: Dataset) -> Dataset:
@@ -68,40 +71,8 @@ def _sample(pairs: Dataset) -> Dataset:
     return pairs.select(np.sort(rows))
 
 
-def _calibrate(
-    index: ReplyIndex, suggested: Suggested, test: Dataset | None, precision: float, judge: Judge
-) -> dict[str, Any]:
-    scores, are_right = suggested.scores, suggested.are_right
-    result: dict[str, Any] = {
-        "pairs": len(scores),
-        "min_precision": precision,
-        "table": list(map(asdict, tabulate_thresholds(scores, are_right))),
-    }
-    try:
-        calibration = index.set_threshold(scores, are_right, precision)
-    except ValueError as error:
-        return result | {"no_threshold": str(error)}
-    result |= {"threshold": calibration.threshold, "coverage": calibration.coverage}
-    if test is not None:
-        pairs = _sample(test)
-        result["test"] = _measure(
-            *index.score_pairs(pairs["input"][:], pairs["response"][:], judge, contexts=contexts_of(pairs)),
-            calibration.threshold,
-        )
-    return result
-
-
-def _measure(scores: np.ndarray, are_right: np.ndarray, threshold: float) -> dict[str, int]:
-    is_suggested = scores >= threshold
-    return {
-        "messages": len(scores),
-        "suggestions": int(is_suggested.sum()),
-        "right": int(are_right[is_suggested].sum()),
-    }
-
-
 def format_calibration(calibration: dict[str, Any]) -> str:
-    """A table of precision against coverage, and what the threshold of the index gives on test."""
+    """A table of precision against coverage."""
     lines = [
         f"best suggestion by threshold, for {calibration['pairs']:,} held-out messages ({calibration['measured_by']}), "
         "right if it answers to the same effect as the real reply",
@@ -109,22 +80,7 @@ def format_calibration(calibration: dict[str, Any]) -> str:
     ]
     for row in calibration["table"]:
         lines.append(f"  {row['threshold']:>9.3f}  {row['precision']:>9.1%}  {row['coverage']:>8.1%}")
-    if test := calibration.get("test"):
-        lines.append(
-            f"the threshold of {calibration['threshold']:.3f} on {test['messages']:,} test messages, which did not "
-            f"choose it: {test['suggestions']:,} suggestions, {test['right']:,} right"
-        )
     return "\n".join(lines)
-
-
-def describe_threshold(calibration: dict[str, Any]) -> str:
-    """What the index suggests by default."""
-    if "no_threshold" in calibration:
-        return f"nothing unless asked (threshold none): {calibration['no_threshold']}"
-    return (
-        f"with a score of {calibration['threshold']:.3f} or more, for {calibration['coverage']:.0%} of messages: "
-        f"{calibration['min_precision']:.0%} or more of the suggestions are right, with 90% confidence"
-    )
 
 
 def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str, Any]]:
@@ -136,14 +92,14 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
     rows = np.random.default_rng(0).permutation(len(short))[:EXAMPLES]
     examples = []
     for message, reply, context in (short[row] for row in rows):
-        best = next(iter(index.suggest(message, k=1, threshold=-np.inf, context=context)), None)
+        best = next(iter(index.suggest(message, k=1, context=context)), None)
         if best:
             examples.append(
                 {
                     "message": message,
                     "suggestion": best.text,
                     "score": best.score,
-                    "in_reply_to": best.question,
+                    "in_reply_to": best.message,
                     "reply": reply,
                 }
             )

@@ -1,7 +1,7 @@
 """What an index of known replies suggests for held-out messages, and the weights with which that is best."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -65,12 +65,12 @@ class Suggested:
 
 def suggest_by_weights(index: ReplyIndex, pairs: Dataset, judge: Judge) -> dict[Weights, Suggested]:
     """The suggestions of an index for the messages of held-out pairs with each of `CHOICES`; its own weights stay."""
-    own, suggested = (index.message_weight, index.consensus_weight), {}
+    own, suggested = index.settings, {}
     for weights in CHOICES:
-        index.message_weight, index.consensus_weight = weights
+        index.settings = replace(own, message_weight=weights.message, consensus_weight=weights.consensus)
         texts, scores = index.best_suggestions(pairs["input"][:], contexts=contexts_of(pairs))
         suggested[weights] = Suggested(scores, text_cosines(judge, texts, pairs["response"][:]))
-    index.message_weight, index.consensus_weight = own
+    index.settings = own
     return suggested
 
 

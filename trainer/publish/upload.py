@@ -19,7 +19,7 @@ from transformers import AutoConfig
 import data_scripts
 import modeling_convsim
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, check_files, find_damage, replace_files
+from data_scripts.files.folders import RECORD, check_files, replace_files
 from data_scripts.files.hub import check_repository_id, upload
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import LOCK
@@ -192,8 +192,6 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
 @contextmanager
 def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
     """The files of a page's Space, in a temporary folder."""
-    if damage := find_damage(index):
-        raise InputError(f"--index {index}: {damage}; rebuild the index")
     try:
         settings = read_object(index / "index.json") | {"model": hub_model_id}
     except InputError as error:

@@ -77,7 +77,7 @@ def test_suggestions_follow_the_conversation_and_repeat_none_of_its_turns(weight
     """The score of a reply has the context; that of the message that it answered has not, which was asked without."""
     replies = ["yes please", "no", "a big house", "see you tomorrow", "where is the dog"]
     messages = ["do you like it", "are you old", "where do you live", "bye", "the cat"]
-    index = ReplyIndex.build(weighted, replies, questions=messages, message_weight=0.5, duplicate_cosine=1)
+    index = ReplyIndex.build(weighted, replies, messages, message_weight=0.5, duplicate_cosine=1)
     context = ["see you tomorrow!", "where is the cat"]
     found = index.suggest("the dog", 5, context=context)
     u = weighted.encode(["the dog"], "query", contexts=[context])[0]
@@ -90,5 +90,5 @@ def test_suggestions_follow_the_conversation_and_repeat_none_of_its_turns(weight
     assert best == found[0]
     texts, scores = index.best_suggestions(["the dog"], contexts=[context])
     assert (texts[0], scores[0]) == (best.text, best.score)
-    with pytest.raises(ValueError, match="2 texts and 1 contexts"):
+    with pytest.raises(ValueError, match="2 messages and 1 contexts"):
         index.suggest_many(["the dog", "yes"], contexts=[context])

@@ -43,11 +43,11 @@ def test_an_index_of_two_models_is_opened_with_both(parts, tmp_path):
     for name, encoder in zip(("one", "two"), parts, strict=True):
         encoder.model.name_or_path = str(save(encoder.model, encoder.tokenizer, tmp_path / name))
     first, second = (Encoder.from_pretrained(tmp_path / name) for name in ("one", "two"))
-    built = ReplyIndex.build(JointEncoder(first, second, 0.3), make_texts(30), questions=make_texts(30, seed=1))
+    built = ReplyIndex.build(JointEncoder(first, second, 0.3), make_texts(30), make_texts(30, seed=1))
     built.save(tmp_path / "index")
     loaded = ReplyIndex.load(tmp_path / "index")
     assert isinstance(loaded.encoder, JointEncoder) and loaded.encoder.share == 0.3
-    assert loaded.suggest_many(QUERIES, 3, -9.0, contexts=TURNS) == built.suggest_many(QUERIES, 3, -9.0, contexts=TURNS)
+    assert loaded.suggest_many(QUERIES, contexts=TURNS) == built.suggest_many(QUERIES, contexts=TURNS)
     with pytest.raises(ValueError, match="was built with two models"):
         ReplyIndex.load(tmp_path / "index", first)
     with pytest.raises(ValueError, match=r"other weights than those of .*one: open it .* \(then .*two\)"):

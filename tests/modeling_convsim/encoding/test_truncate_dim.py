@@ -1,6 +1,4 @@
-"""`truncate_dim`: vectors truncated by the encoder, the command and reply suggestion."""
-
-import json
+"""`truncate_dim`: vectors truncated by the encoder and the command."""
 
 import numpy as np
 import pytest
@@ -9,13 +7,8 @@ import torch
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
 from modeling_convsim.encoding import Encoder, Side
 from modeling_convsim.encoding import __main__ as encoding
-from modeling_convsim.suggestion import ReplyIndex, search
-from modeling_convsim.suggestion import __main__ as suggestion
 from tests.modeling_convsim.encoding.test_encoder import TEXTS
-from tests.modeling_convsim.suggestion.texts import QUERIES, make_texts
 from tests.modeling_convsim.tiny_models import DAN, build, save
-
-REPLIES = make_texts(120)
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +97,13 @@ def test_size_out_of_range_is_refused(size, folder, untruncated, tmp_path, capsy
     with pytest.raises(ValueError, match=message):
         Encoder.from_pretrained(folder, "cpu", truncate_dim=size)
     (tmp_path / "texts.txt").write_text("hello\n")
-    for main, arguments in ((encoding.main, [folder]), (suggestion.main, ["build", folder])):
-        options = [*arguments, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate_dim={size}"]
-        if size < 1:  # which the parser refuses
-            with pytest.raises(SystemExit, match="2"):
-                main([str(option) for option in options])
-            assert f"--truncate_dim: {size}: expected a whole number from 1" in capsys.readouterr().err
-            continue
-        assert main([str(option) for option in options]) == 2
+    options = [folder, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate_dim={size}"]
+    if size < 1:  # which the parser refuses
+        with pytest.raises(SystemExit, match="2"):
+            encoding.main([str(option) for option in options])
+        assert f"--truncate_dim: {size}: expected a whole number from 1" in capsys.readouterr().err
+    else:
+        assert encoding.main([str(option) for option in options]) == 2
         assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
@@ -122,48 +114,3 @@ def test_command_writes_truncated_vectors(folder, untruncated, tmp_path, capsys)
     assert encoding.main([str(folder), str(source), "-o", str(output), "--truncate_dim", "5"]) == 0
     assert "wrote 7 vectors of 5 dimensions" in capsys.readouterr().out
     np.testing.assert_allclose(np.load(output), truncate(untruncated.encode(TEXTS), 5), atol=1e-6)
-
-
-@pytest.mark.parametrize("faiss_from", [1000, 1])
-@pytest.mark.parametrize(("side", "query_side"), [("response", "query"), ("input", "input")])
-def test_index_of_truncated_vectors_agrees_with_a_brute_force_search(
-    faiss_from, side, query_side, untruncated, encoder, monkeypatch
-):
-    monkeypatch.setattr(search, "FAISS_FROM", faiss_from)
-    index = ReplyIndex.build(encoder, REPLIES, side, duplicate_cosine=1)
-    assert index.vectors.shape == (len(REPLIES), 5)
-    scores = truncate(untruncated.encode(QUERIES, query_side), 5) @ truncate(untruncated.encode(REPLIES, side), 5).T
-    for suggestions, row in zip(index.suggest_many(QUERIES, 4, -np.inf), scores, strict=True):
-        actual = [one.score for one in suggestions]
-        np.testing.assert_allclose(actual, -np.sort(-row)[:4], rtol=5e-3)
-        by_text = dict(zip(REPLIES, row, strict=True))
-        np.testing.assert_allclose(
-            [one.score for one in suggestions], [by_text[one.text] for one in suggestions], rtol=5e-3
-        )
-
-
-@pytest.fixture
-def saved(encoder, tmp_path):
-    ReplyIndex.build(encoder, REPLIES).save(tmp_path / "index")
-    return tmp_path / "index"
-
-
-def test_saved_index_truncates_with_its_own_or_a_given_encoder(saved, untruncated, encoder):
-    assert json.loads((saved / "index.json").read_text())["truncate_dim"] == 5
-    expected = ReplyIndex.build(encoder, REPLIES).suggest_many(QUERIES)
-    for given in (None, untruncated, encoder):
-        opened = ReplyIndex.load(saved, given, "cpu")
-        assert opened.encoder.embedding_size == 5 and opened.suggest_many(QUERIES) == expected
-    assert untruncated.embedding_size == 8
-
-
-def test_encoder_with_another_truncate_dim_is_refused(saved, folder, untruncated, encoder, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"holds vectors of 5 dimensions, but the encoder's have 3: use an encoder without"
-    ):
-        ReplyIndex.load(saved, Encoder.from_pretrained(folder, "cpu", truncate_dim=3))
-    ReplyIndex.build(untruncated, REPLIES).save(tmp_path / "untruncated")
-    with pytest.raises(
-        ValueError, match=r"holds vectors of 8 dimensions, but the encoder's have 5: use an encoder without"
-    ):
-        ReplyIndex.load(tmp_path / "untruncated", encoder)

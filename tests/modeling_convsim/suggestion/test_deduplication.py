@@ -36,9 +36,12 @@ def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
     replies = deduplicate([*REPLIES, " ", ""])
     assert replies.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
     assert replies.counts.tolist() == [3, 2, 1, 1, 1]
-    assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).companions == ["3", "2"]
+    assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).messages == ["3", "2"]
     replies = deduplicate(["Yes!", "yes", "no", "yes", "Yes!"], ["1", "2", "3", "4", "5"])  # as frequent: the first
-    assert (replies.texts, replies.counts.tolist(), replies.companions) == (["Yes!", "no"], [4, 1], ["1", "3"])
+    assert (replies.texts, replies.counts.tolist(), replies.messages) == (["Yes!", "no"], [4, 1], ["1", "3"])
+    replies = deduplicate(["Yes!", "yes", "no", "yes", "Yes!"], ["1", "2", "3", "2", "4"], keep_all=True)
+    assert (replies.texts, replies.messages) == (["Yes!"] * 3 + ["no"], ["1", "4", "2", "3"])
+    assert replies.counts.tolist() == [4, 4, 4, 1]
 
 
 def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():

@@ -1,7 +1,6 @@
 """The command: build, suggest and calibrate."""
 
 import io
-import json
 
 import pyarrow
 import pytest
@@ -32,76 +31,57 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys,
     assert run("suggest", tmp_path / "index", "--k", "2") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
-    assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
+    assert run("suggest", tmp_path / "index", "hello", "--min_score", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"
-    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1") == 0
+    assert run("calibrate", tmp_path / "index", pairs) == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["threshold", "precision", "coverage"] and table[1].endswith("%")
-    assert "coverage" in table[-1]
-    settings = json.loads((tmp_path / "index" / "index.json").read_text())
-    assert settings["calibration"]["min_precision"] == 0.1 and len(settings["examples"]) == 5
+    settings = ReplyIndex.load(tmp_path / "index").settings
+    assert settings.calibration.pairs == 40 and len(settings.examples) == 5
+    assert run("suggest", tmp_path / "index", "hello", "--k", "2") == 0
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert first.endswith("%)") and "precision" in first and "precision" not in second
     (tmp_path / "allowed.txt").write_text(f"{make_texts(40)[3]}\n")
-    assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
+    assert run("suggest", tmp_path / "index", "--allowed", tmp_path / "allowed.txt", "hello") == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 2 and printed[1].endswith(make_texts(40)[3])
-
-
-def test_without_a_sufficient_threshold_nothing_is_suggested_unless_asked(folder, pairs, tmp_path, capsys):
-    assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
-    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.99") == 2
-    captured = capsys.readouterr()
-    assert "error: no threshold has a precision of 99%" in captured.err and "coverage" in captured.out
-    assert run("suggest", tmp_path / "index", "hello", "--k", "1") == 0
-    captured = capsys.readouterr()
-    assert captured.out == "hello\n  no suggestion\n" and "suggest anyway with --threshold none" in captured.err
-    assert run("suggest", tmp_path / "index", "hello", "--k", "1", "--threshold", "none") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(printed) == 2 and make_texts(40)[3] in printed[1]
 
 
 def test_too_few_pairs_leave_an_earlier_calibration(folder, pairs, tmp_path, capsys):
     assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
-    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1") == 0
+    assert run("calibrate", tmp_path / "index", pairs) == 0
     before = (tmp_path / "index" / "index.json").read_text()
     parquet.write_table(parquet.read_table(pairs).slice(0, 19), tmp_path / "few.parquet")
-    assert run("calibrate", tmp_path / "index", tmp_path / "few.parquet", "--precision", "0.1") == 2
+    assert run("calibrate", tmp_path / "index", tmp_path / "few.parquet") == 2
     assert "19 held-out pairs, expected 20 or more" in capsys.readouterr().err
     assert (tmp_path / "index" / "index.json").read_text() == before
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys, suffix):
-    table = tmp_path / f"faq{suffix}"
-    getattr(parquet.read_table(pairs).to_pandas(), f"to_{suffix[1:]}")(table)
-    assert run("build", folder, table, "--side", "input", "--answers", "response", "-o", tmp_path / "faq") == 0
+@pytest.mark.parametrize("by_messages", [True, False])
+def test_command_shows_the_messages_that_replies_answered(folder, pairs, tmp_path, capsys, by_messages):
+    rows = parquet.read_table(pairs).to_pandas().rename(columns={"input": "question", "response": "answer"})
+    rows.to_csv(tmp_path / "faq.csv")
+    words = ("--replies", "answer", "--messages", "question", *["--by_messages"] * by_messages)
+    assert run("build", folder, tmp_path / "faq.csv", *words, "-o", tmp_path / "faq") == 0
     capsys.readouterr()
-    assert run("suggest", tmp_path / "faq", make_texts(40, seed=1)[5], "--k", 1) == 0
-    assert capsys.readouterr().out.splitlines()[2].strip() == make_texts(40)[5]
-
-
-def test_command_shows_the_questions_of_replies(folder, pairs, tmp_path, capsys):
-    assert run("build", folder, pairs, "--questions", "input", "-o", tmp_path / "index") == 0
-    capsys.readouterr()
-    assert run("suggest", tmp_path / "index", "hello", "--diversity", "0.5", "--k", "1") == 0
-    reply, question = (line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:])
-    rows = parquet.read_table(pairs).to_pylist()
-    assert any(row["response"] == reply and question == f"reply to: {row['input']}" for row in rows)
+    message = rows["question"][5]
+    assert run("suggest", tmp_path / "faq", message, "--diversity", "0.5", "--k", 1) == 0
+    reply, origin = (line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:])
+    assert any(row.answer == reply and origin == f"reply to: {row.question}" for row in rows.itertuples())
+    assert not by_messages or (reply, origin) == (rows["answer"][5], f"reply to: {message}")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("build m a.txt -o i --column x", "--column x: a.txt has no columns, expected tables (.parquet, .csv"),
-        ("build m a.parquet b.txt -o i --side input --answers x", "--answers x: b.txt has no columns, expected tables"),
-        ("build m a.parquet -o i --answers x", "--answers x: only an index of --side input has answers"),
-        ("build m a.parquet -o i --side input --questions x", "--questions x: only an index of --side response has"),
+        ("build m a.txt -o i --replies x", "--replies x: a.txt has no columns, expected tables (.parquet, .csv"),
+        ("build m a.parquet b.txt -o i --messages x", "--messages x: b.txt has no columns, expected tables"),
+        ("build m a.parquet -o i --by_messages", "--by_messages: expected the column of the messages, --messages C"),
         ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
-        ("suggest i hello --threshold many", "argument --threshold: many: expected a number, or none"),
-        ("suggest i hello --threshold nan", "argument --threshold: nan: expected a number, or none"),
-        ("suggest i hello --threshold inf", "argument --threshold: inf: expected a number, or none"),
+        ("suggest i hello --min_score many", "argument --min_score: many: expected a number"),
+        ("suggest i hello --min_score nan", "argument --min_score: nan: expected a number"),
         ("suggest i hello --k 0", "argument --k: 0: expected a whole number from 1 to 2,147,483,647"),
         ("suggest i hello --diversity nan", "argument --diversity: nan: expected a number from 0 to 1"),
-        ("calibrate i p.csv --precision 1", "argument --precision: 1: expected a number above 0 and below 1"),
-        ("build m a.txt -o i --processes 1000000", "argument --processes: 1000000: expected a whole number from 1 to "),
     ],
 )
 def test_wrong_option_gives_one_line_and_exit_code_2(arguments, message, capsys):
@@ -122,8 +102,8 @@ def test_texts_before_and_after_an_option_are_answered(encoder, tmp_path, capsys
 WRONG = [
     ("build {nowhere} {pairs} -o {new}", "no such folder"),
     ("build {model} {nowhere} -o {new}", "nowhere: file not found"),
-    ("build {model} {pairs} -o {new} --column x", "no column 'x', only input"),
-    ("build {model} {pairs} -o {new} --side input --answers x", "only input, response: choose one with --answers"),
+    ("build {model} {pairs} -o {new} --replies x", "only input, response: choose one with --replies"),
+    ("build {model} {pairs} -o {new} --messages x", "only input, response: choose one with --messages"),
     ("build {model} {pairs} -o {folder}", "exists and is not an index"),
     ("suggest {nowhere} hello", "holds no index.json"),
     ("suggest {index} hello --allowed {text}", "not in the index: 'hello', 'zebra'"),
@@ -177,14 +157,14 @@ def test_the_context_is_a_file_of_turns_or_a_column_of_lists(folder, weighted, p
         f"{one.score:.3f}" for one in expected
     ]
     assert expected != index.suggest("hello", 2)
-    calibrate = ("calibrate", tmp_path / "index", tmp_path / "context.parquet", "--precision", "0.1")
-    assert run(*calibrate, "--context", "context") == 0
-    inputs, replies = (table[name].to_pylist() for name in ("input", "response"))
-    scores, _ = index.score_pairs(inputs, replies, contexts=contexts)
-    assert ReplyIndex.load(tmp_path / "index").calibration.table[-1].threshold < scores.min()
-    assert run(*calibrate) == 0  # without them, the scores are others
-    alone, _ = index.score_pairs(inputs, replies)
-    assert abs(scores - alone).max() > 0.01
+    calibrate = ("calibrate", tmp_path / "index", tmp_path / "context.parquet")
+    tables = []
+    for words in (("--context", "context"), ()):
+        assert run(*calibrate, *words) == 0
+        tables.append(ReplyIndex.load(tmp_path / "index").settings.calibration)
+    messages, replies = (table[name].to_pylist() for name in ("input", "response"))
+    assert tables == [index.calibrate(messages, replies, contexts=each) for each in (contexts, None)]
+    assert tables[0] != tables[1]
     capsys.readouterr()
     assert run(*calibrate, "--context", "input") == 2
     assert "expected a list of earlier turns, the newest first" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -74,11 +75,13 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:
         (best,) = index.suggest(example["message"], 1, -1.0)
-        assert best.text == example["suggestion"] in printed and best.question == example["in_reply_to"] in printed
-    assert index.examples and not set(index.examples) & set(index.replies.companions)  # of the test split
+        assert best.text == example["suggestion"] in printed and best.message == example["in_reply_to"] in printed
+    assert index.settings.examples and not set(index.settings.examples) & set(
+        index.replies.messages
+    )  # of the test split
     thresholds = results["chats"]["calibration"]
     assert thresholds["pairs"] == chosen["queries"] and f"{thresholds['table'][-1]['precision']:.1%}" in printed
-    assert (index.calibration and index.calibration.threshold) == thresholds.get("threshold")
+    assert [asdict(row) for row in index.settings.calibration.table] == thresholds["table"]
 
 
 def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path):
@@ -99,7 +102,7 @@ def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_pat
     index = ReplyIndex.load(tmp_path / "run" / "replies")
     assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
     assert index.encoder.model.name_or_path == base
-    assert index.suggest(CHATS[2][0], 1, -1.0)[0].question in [question for question, _ in CHATS[:5]]
+    assert index.suggest(CHATS[2][0], 1)[0].message in [message for message, _ in CHATS[:5]]
     assert main(options(CHATS[:5])) == 2 and "holds a finished run" in capsys.readouterr().err
     (tmp_path / "run" / "model").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("of the user")
@@ -117,7 +120,6 @@ def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_pat
         ([["do you like the cat"]] * 3, (), "no pair is left to write"),
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
         (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
-        (CHATS, ("--precision", "80"), "--precision is 80; expected a number above 0, below 1"),
         (CHATS, ("--license", "my own"), "license is 'my own'; expected a license"),
         (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a run is written to a disk; name a folder"),
     ],

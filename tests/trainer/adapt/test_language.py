@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,10 @@ def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(langua
     assert f"\nlanguage:\n- {language}\n" in Path("run/model/README.md").read_text(encoding="utf-8")
     message, reply = pairs[0]
     index = ReplyIndex.load("run/replies")
-    index.message_weight = 9.0  # as if that had been chosen: the answer to the same question
-    assert index.suggest(message, k=1, threshold=-9)[0].text == reply
+    index.settings = replace(
+        index.settings, message_weight=9.0
+    )  # as if that had been chosen: the answer to the same question
+    assert index.suggest(message, k=1)[0].text == reply
 
 
 @pytest.mark.parametrize("language", LOGS)
