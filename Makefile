@@ -37,12 +37,12 @@ runs/quickstart/model: | $(INSTALLED)
 ifdef FILE
 demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies: of make train's model, or of your chats (FILE=support.csv)
 	$(BIN)/python -m trainer.adapt "$(FILE)" $(OPTIONS) -o runs/demo --overwrite
-	$(BIN)/python model_cards/space/app.py runs/demo/replies --open
+	$(BIN)/python -m modeling_convsim.suggestion.server runs/demo/replies --open
 else
 demo: runs/quickstart/model
-	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet --questions input -o runs/quickstart/replies
+	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet --messages input -o runs/quickstart/replies
 	$(BIN)/python -m modeling_convsim.suggestion calibrate runs/quickstart/replies data/sample/test-00000-of-00001.parquet
-	$(BIN)/python model_cards/space/app.py runs/quickstart/replies --open
+	$(BIN)/python -m modeling_convsim.suggestion.server runs/quickstart/replies --open
 endif
 
 # Containers often set PYTHONDONTWRITEBYTECODE, with which each of the tests' many processes would compile our modules again.

@@ -35,7 +35,7 @@ COMMANDS = {
     "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),
     "publish": Command("verify a model's folder and upload it to the Hub", "trainer.publish.__main__", "train"),
     "data": Command("prepare data for the trainer: one command for each kind", "data_scripts.__main__", "train"),
-    "demo": Command("open a page that suggests replies", "app", "demo"),
+    "demo": Command("open a page that suggests replies", "modeling_convsim.suggestion.server", "demo"),
 }
 
 
@@ -61,10 +61,6 @@ def _run(name: str, words: list[str]) -> int:
     sys.argv[:] = [f"convsim {name}", *words]  # where the trainer looks for them
     if name == "inspect":
         return int(import_module(module).main([name, *words], "convsim"))
-    if name == "demo":  # page.py and the other files of the folder import each other
-        from trainer.shipped import MODEL_CARDS
-
-        sys.path.insert(0, str(MODEL_CARDS / "space"))
     return int(import_module(module).main(*([] if name == "train" else [words])))
 
 

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -11,21 +10,20 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import numpy as np
-import pyarrow
 import pytest
 import torch
 import yaml
-from pyarrow import parquet
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Calibration, ThresholdRow
+from modeling_convsim.suggestion import ReplyIndex, server
+from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
@@ -43,17 +41,9 @@ CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run -
 
 
 @pytest.fixture(scope="module")
-def space():
-    """Imports a module of the Space, which is not a package."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.syspath_prepend(SPACE)
-        yield importlib.import_module
-
-
-@pytest.fixture(scope="module")
-def functions(space):
-    """The page's functions, in the module page.py."""
-    return space("page")
+def functions():
+    """The page's functions."""
+    return importlib.import_module("modeling_convsim.suggestion.page")
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +56,13 @@ def model(tiny_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def index_folder(model):
-    questions = [f"{text} ?" for text in REPLIES]
+    messages = [f"{text} ?" for text in REPLIES]
     encoder = Encoder.from_pretrained(model, "cpu")
-    index = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=1, questions=questions, message_weight=0)
-    scores = [index.suggest(text, 1)[0].score for text in SENTENCES]
-    # Between the best scores of the sentences: some get a suggestion, others do not.
-    table = [ThresholdRow(max(scores) + 0.1, 0.8125, 0.1), ThresholdRow(min(scores) - 0.1, 0.5, 1)]
-    index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, 40, table)
-    index.examples = SENTENCES
+    index = ReplyIndex.build(encoder, REPLIES, messages, duplicate_cosine=1, message_weight=0)
+    calibration = Calibration(40, [PrecisionRow(-9, 0.8125, 1.0)])
+    index.settings = replace(index.settings, calibration=calibration, examples=SENTENCES)
     index.save(folder := model.parents[1] / "replies")
     return folder
-
-
-@pytest.fixture(scope="module")
-def answered(index_folder):
-    """A sentence for which the index has suggestions."""
-    index = ReplyIndex.load(index_folder)
-    return next(text for text in SENTENCES if index.suggest(text))
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +71,11 @@ def address(index_folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    uploads = index_folder.with_name("uploads")
-    uploads.mkdir()
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
-    environment["GRADIO_TEMP_DIR"] = str(uploads)
-    log, feedback = index_folder.with_name("log"), index_folder.with_name("feedback.jsonl")
-    feedback.write_text('{"message": "an incompl')  # of a page that was killed
+    log = index_folder.with_name("log")
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, SPACE / "app.py", index_folder, "--feedback", feedback],
+            [sys.executable, "-m", "modeling_convsim.suggestion.server", index_folder],
             env=environment, stdout=output, stderr=output,
         )  # fmt: skip
     try:
@@ -114,7 +90,6 @@ def address(index_folder):
     finally:
         server.terminate()
         server.wait(30)
-    assert not [file for file in uploads.rglob("*") if file.is_file()]  # nothing that was uploaded stays
     assert not [text for text in (*SENTENCES, *REPLIES) if text in log.read_text()]
 
 
@@ -144,7 +119,6 @@ def page(browser, address, request):
             external_requests.append(request.url)
 
     page.on("request", record)
-    page.on("filechooser", lambda _: None)  # with a listener, the system's dialog does not open
     page.goto(address)
     page.get_by_role("button", name="Suggest").wait_for()  # in the tab that is shown first
     yield page
@@ -202,8 +176,7 @@ def test_typed_sentences_are_compared_in_a_heat_map(page, model):
     assert red[0, 0] < red.max()
 
 
-def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
-    index = ReplyIndex.load(index_folder)
+def test_three_replies_are_suggested(page, model):
     tokenizer = AutoTokenizer.from_pretrained(model)
     multitask = AutoModelForPreTraining.from_pretrained(model).eval()
     with torch.inference_mode():
@@ -212,54 +185,30 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
             for texts in (SENTENCES, REPLIES)
         )
         scores = (queries @ multitask.response_head(replies).T).numpy()
-    suggestions = 0
     for text, row in zip(SENTENCES, scores, strict=True):
-        best = [index_row for index_row in np.argsort(-row)[:3] if row[index_row] >= index.calibration.threshold]
         page.reload()
         ask(page, text)
-        if not best:
-            page.get_by_text(f"a score of {index.calibration.threshold:.2f} or more").wait_for()
-            continue
-        suggestions += 1
+        best = np.argsort(-row)[:3]
         cards = page.locator("#suggested li")
         assert cards.locator(".text").all_inner_texts() == [REPLIES[index_row] for index_row in best]
         for card, index_row in zip(cards.all(), best, strict=True):
             shown = card.inner_text()
             assert f"It answered: “{REPLIES[index_row]} ?”" in shown
             assert float(re.search(r"score (-?\d+\.\d\d)\b", shown)[1]) == pytest.approx(row[index_row], abs=0.0051)
-    assert 0 < suggestions < len(SENTENCES)
+            assert ("precision 81%" in shown) == (index_row == best[0])
 
 
-def test_one_sentence_says_the_precision_of_the_threshold_that_is_set(page, index_folder, answered):
-    threshold = ReplyIndex.load(index_folder).calibration.threshold
-    ask(page, answered)
-    expected = f"On 40 held-out pairs, the threshold of {threshold:.2f} has a precision of 75%"
-    page.get_by_text(f"{expected} and a coverage of 50%.", exact=True).wait_for()
-    assert page.locator("body").inner_text().count("precision") == 1
-    assert not page.get_by_role("slider", name="Threshold").is_visible()
-    click_to_open(page, "button", "Settings")
-    slider = page.get_by_role("slider", name="Threshold")
-    assert slider.input_value() == f"{threshold:.2f}".rstrip("0").rstrip(".")
-    slider.press("End")
-    page.get_by_text("No suggestion").wait_for()
-    page.get_by_text("has a precision of 81% and a coverage of 10%.").wait_for()
-    slider.press("Home")
-    page.get_by_text("has a precision of 50% and a coverage of 100%.").wait_for()
-    assert page.locator("#suggested li").count() == 3
-    assert page.locator("body").inner_text().count("precision") == 1
-
-
-def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder, answered):
-    page.get_by_role("button", name=answered).click()
+def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder):
+    page.get_by_role("button", name=SENTENCES[0]).click()
     page.locator("#suggested p").first.wait_for()
-    assert page.get_by_label("Message").input_value() == answered
-    suggested = ReplyIndex.load(index_folder).suggest(answered)
+    assert page.get_by_label("Message").input_value() == SENTENCES[0]
+    suggested = ReplyIndex.load(index_folder).suggest(SENTENCES[0])
     assert page.locator("#suggested .text").all_inner_texts() == [one.text for one in suggested]
 
 
 @pytest.mark.parametrize("has_clipboard", [True, False])  # browsers have none at http://, except on this machine
-def test_a_reply_is_copied_with_the_keyboard(page, answered, has_clipboard):
-    page.get_by_label("Message").fill(answered)
+def test_a_reply_is_copied_with_the_keyboard(page, has_clipboard):
+    page.get_by_label("Message").fill(SENTENCES[0])
     page.keyboard.press("Enter")
     if not has_clipboard:
         page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
@@ -272,41 +221,12 @@ def test_a_reply_is_copied_with_the_keyboard(page, answered, has_clipboard):
     page.get_by_role("button", name="Copied").wait_for(state="detached")
 
 
-def recorded(index_folder) -> list[dict]:
-    """The lines of feedback, without the first one, which was incomplete when the page was started."""
-    lines = index_folder.with_name("feedback.jsonl").read_text("utf-8").splitlines()[1:]
-    return [json.loads(line) for line in lines]
-
-
-def test_copied_and_rated_replies_are_recorded_for_their_message(page, index_folder, answered):
-    ask(page, answered)
-    page.get_by_label("Message").fill("not the message that was answered")
-    card = page.locator("#suggested li").first
-    card.get_by_role("button", name="Bad reply").click()
-    card.locator("button[aria-pressed=true][aria-label='Bad reply']").wait_for()
-    card.get_by_role("button", name="Good reply").click()
-    card.locator("button[aria-pressed=true][aria-label='Good reply']").wait_for()
-    assert card.locator("button[aria-pressed=true]").count() == 1
-    page.get_by_role("button", name="Copy").last.click()
-    page.locator("#suggested li").last.locator("button[aria-pressed=true]").wait_for()
-    first, *_, last = page.locator("#suggested .text").all_inner_texts()
-    expected = [(first, False), (first, True), (last, True)]
-    assert recorded(index_folder)[-3:] == [
-        {"message": answered, "reply": reply, "accepted": accepted} for reply, accepted in expected
-    ]
-
-
-def test_a_program_gets_suggestions_and_records_feedback(address, index_folder, answered):
+def test_a_program_gets_suggestions(address, index_folder):
     client = pytest.importorskip("gradio_client").Client(address, verbose=False)
-    expected = ReplyIndex.load(index_folder).suggest(answered, 2, -9)
-    found = client.predict(answered, k=2, threshold=-9, api_name="/suggest")
-    assert [(each["text"], each["question"]) for each in found] == [(one.text, one.question) for one in expected]
+    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0], 2)
+    found = client.predict(SENTENCES[0], k=2, api_name="/suggest")
+    assert [(each["text"], each["message"]) for each in found] == [(one.text, one.message) for one in expected]
     assert [each["score"] for each in found] == pytest.approx([one.score for one in expected], abs=1e-4)
-    client.predict("the “dog”", "yes\nplease", False, ["newest", "oldest"], api_name="/feedback")
-    assert recorded(index_folder)[-1] == {
-        "message": "the “dog”", "reply": "yes\nplease", "accepted": False, "context": ["newest", "oldest"]
-    }  # fmt: skip
-    before = recorded(index_folder)
     for message, words in (
         ("The message is empty", {"message": " "}),
         ("Expected a list of texts", {"message": "a", "context": "b"}),
@@ -314,67 +234,20 @@ def test_a_program_gets_suggestions_and_records_feedback(address, index_folder, 
     ):
         with pytest.raises(Exception, match=message):
             client.predict(**words, api_name="/suggest")
-    with pytest.raises(Exception, match="Expected a message and a reply"):
-        client.predict("a", "", True, api_name="/feedback")
-    assert recorded(index_folder) == before
 
 
-def test_the_program_of_the_readme_runs(address, index_folder, answered, capsys):
+def test_the_program_of_the_readme_runs(address, index_folder, capsys):
     pytest.importorskip("gradio_client")
     [program] = re.findall("```python\n(.*?)```", (SPACE / "README.md").read_text("utf-8"), re.DOTALL)
-    program = program.replace("http://127.0.0.1:7860", address).replace("Is the shop open on Friday?", answered)
+    program = program.replace("http://127.0.0.1:7860", address).replace("Is the shop open on Friday?", SENTENCES[0])
     exec(program)
-    expected = ReplyIndex.load(index_folder).suggest(answered)
+    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0])
     assert [line.split("  ") for line in capsys.readouterr().out.splitlines()] == [
         [f"{one.score:.3f}", one.text] for one in expected
     ]
-    assert recorded(index_folder)[-1] == {"message": answered, "reply": "Until four.", "accepted": True}
 
 
-def test_a_page_without_feedback_shows_no_thumbs_and_has_no_function_for_it(functions, index_folder):
-    names = functions.build(ReplyIndex.load(index_folder)).get_api_info()["named_endpoints"]
-    assert "/suggest" in names and "/feedback" not in names
-
-
-def test_a_file_of_feedback_is_private_and_checked_before_the_page_is_served(space, index_folder, tmp_path, capsys):
-    space("page").open_feedback(tmp_path / "new.jsonl").close()
-    assert (tmp_path / "new.jsonl").stat().st_mode & 0o777 == 0o600
-    for name, problem in (
-        ("feedback.csv", "expected a name that ends in .jsonl"),
-        ("missing/feedback.jsonl", "cannot be written (No such file or directory); name another file"),
-    ):
-        assert space("app").main([str(index_folder), "--feedback", str(tmp_path / name)]) == 2
-        assert capsys.readouterr().err == f"error: --feedback {tmp_path / name}: {problem}\n"
-
-
-def test_uploaded_list_is_searched(page, model, tmp_path):
-    lines = [*REPLIES, "", HOSTILE, "YES, please!"]
-    (tmp_path / "my list.txt").write_text("\n".join(lines))
-    click_to_open(page, "tab", "Nearest")
-    page.locator("input[type=file]").set_input_files(tmp_path / "my list.txt")
-    page.get_by_text("7 sentences of my list.txt, without 1 blank lines and 1 duplicates (ignoring case").wait_for()
-    page.get_by_label("Sentence", exact=True).fill("I like the cat")
-    page.keyboard.press("Enter")
-    rows = table_cells(page, "nearest", HOSTILE)
-    distinct = [*REPLIES, HOSTILE]
-    expected = cosines(model, ["I like the cat", *distinct])[0, 1:]
-    order = np.argsort(-expected)
-    assert [cells[1] for cells in rows] == [distinct[row] for row in order]
-    np.testing.assert_allclose([float(cells[0]) for cells in rows], expected[order], atol=2e-3)
-    assert page.title() == "convsim: tiny"
-
-
-def test_only_uploads_are_deleted(functions, index_folder, tmp_path, monkeypatch):
-    index = ReplyIndex.load(index_folder)
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
-    for folder, stays in ((tmp_path / "mine", True), (tmp_path / "uploads", False)):
-        folder.mkdir()
-        (folder / "list.txt").write_text("the dog\n")
-        listed, _ = functions.read_upload(index, str(folder / "list.txt"))
-        assert len(listed) == 1 and (folder / "list.txt").exists() == stays
-
-
-def test_mistakes_are_explained_on_the_page(page, tmp_path):
+def test_mistakes_are_explained_on_the_page(page):
     page.get_by_role("button", name="Suggest").click()
     page.get_by_text("The message is empty.").wait_for()
     page.get_by_text("The message is empty.").wait_for(state="detached")  # closes itself
@@ -384,23 +257,11 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
     table_cells(page, "compared", f"3. {SENTENCES[2]}")
     for left in (page.get_by_text("Enter 2 to 50 sentences"), page.get_by_text("Error").filter(visible=True)):
         left.wait_for(state="hidden", timeout=3_000)  # before the error closes itself
-    click_to_open(page, "tab", "Nearest")
-    (tmp_path / "good.txt").write_text("the dog\n")
-    (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
-    for name, message in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt:3: not UTF-8")]:
-        page.locator("input[type=file]").set_input_files(tmp_path / name)
-        page.get_by_text(message).wait_for()
-        page.get_by_label("Clear").filter(visible=True).first.click()
-        page.get_by_role("button", name="Click to upload").wait_for()
-    page.get_by_label("Sentence", exact=True).fill("the dog")
-    page.keyboard.press("Enter")
-    page.get_by_text("Upload a list first: a text file, one sentence per line.").wait_for()
 
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 390, "height": 800}}], indirect=True)
-def test_every_element_fits_on_a_phone(page, answered):
-    ask(page, answered)
-    click_to_open(page, "button", "Settings")
+def test_every_element_fits_on_a_phone(page):
+    ask(page, SENTENCES[0])
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     button, reply = (page.locator(part).bounding_box() for part in ("button.primary >> visible=true", "#suggested ol"))
     assert reply["width"] == button["width"] > 320
@@ -412,9 +273,9 @@ def test_every_element_fits_on_a_phone(page, answered):
     part.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("part => part.scrollLeft > 0", arg=part.element_handle())
-    for name in ("Similarity", "Replies", "Nearest"):
+    for name in ("Similarity", "Replies"):
         click_to_open(page, "tab", name)
-        button = page.get_by_role("button", name=re.compile("Compare|Suggest|Find"), include_hidden=False)
+        button = page.get_by_role("button", name=re.compile("Compare|Suggest"), include_hidden=False)
         box = button.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 
@@ -450,10 +311,9 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
-def test_every_text_of_the_page_has_enough_contrast(page, answered):
-    ask(page, answered)
-    click_to_open(page, "button", "Settings")
-    for name in ("Replies", "Similarity", "Nearest"):
+def test_every_text_of_the_page_has_enough_contrast(page):
+    ask(page, SENTENCES[0])
+    for name in ("Replies", "Similarity"):
         click_to_open(page, "tab", name)
         page.mouse.move(0, 0)
         page.wait_for_timeout(500)  # colors change in a transition
@@ -462,41 +322,28 @@ def test_every_text_of_the_page_has_enough_contrast(page, answered):
         assert not {text: value for text, value in contrasts.items() if value < 4.5}  # success criterion 1.4.3
 
 
-def status(address: str, **headers: str) -> int:
-    """The HTTP status of a request with some headers."""
+def status(address: str, host: str) -> int:
+    """The HTTP status of a request for a host."""
     try:
-        return urlopen(Request(f"{address}/config", headers=headers), timeout=30).status
+        return urlopen(Request(f"{address}/config", headers={"Host": host}), timeout=30).status
     except HTTPError as error:
-        assert "app.py --host NAME" in error.read().decode()
         return error.code
 
 
-def test_requests_for_other_hosts_and_from_other_sites_are_refused(address):
+def test_requests_for_other_hosts_are_refused(address):
     port = address.rpartition(":")[2]
     for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}", "localhost:8000"):  # a forwarded port
-        assert status(address, Host=host) == 200
+        assert status(address, host) == 200
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "10.0.0.3", "["):
-        assert status(address, Host=host) == 403
-    assert status(address, Origin=address) == 200
-    for origin in ("http://evil.example", "null", "http://localhost:1", f"http://evil.example/{address}", "http://["):
-        assert status(address, Origin=origin) == 403
-    assert status(address, Host="evil.example", Origin="http://evil.example") == 403
+        assert status(address, host) == 400
 
 
-def test_a_page_that_other_machines_open_has_their_names_for_it(space):
-    from starlette.responses import PlainTextResponse
-    from starlette.testclient import TestClient
-
-    def is_answered(server_name: str, host: str, origin: str = "") -> bool:
-        app = space("hosts").OwnHost(PlainTextResponse("the page"), server_name, ["Chat.Example"])
-        headers = {"Host": host} | ({"Origin": origin} if origin else {})
-        return TestClient(app).get("/", headers=headers).status_code == 200
-
-    for host in ("192.168.1.5:7860", "[fe80::1]", socket.gethostname(), "localhost", "chat.example"):
-        assert is_answered("0.0.0.0", host)
-    assert not is_answered("0.0.0.0", "evil.example")
-    assert is_answered("10.0.0.3", "10.0.0.3:7860") and not is_answered("10.0.0.3", "10.0.0.4:7860")
-    assert is_answered("127.0.0.1", "127.0.0.1:7860", "https://chat.example")  # a proxy that sends its own Host
+def test_a_page_that_other_machines_open_has_their_names_for_it(monkeypatch):
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "0.0.0.0")
+    assert {"localhost", socket.gethostname(), "chat.example"} <= {*server.allowed_hosts(["chat.example"])}
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "10.0.0.3")
+    monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
+    assert {"10.0.0.3", "me-page.hf.space"} <= {*server.allowed_hosts([])}
 
 
 def test_text_of_every_cell_has_enough_contrast(functions):
@@ -512,30 +359,11 @@ def test_text_of_every_cell_has_enough_contrast(functions):
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # success criterion 1.4.3
 
 
-def test_questions_are_shown_with_their_answers(functions, model):
-    questions = ["how old is the dog", "where is the cat"]
-    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), questions, "input", ["a & b", "at <home>"])
-    shown = functions.suggest(index, "how old is the dog", 1, 0.5)
-    assert '<p class="text">a &amp; b</p><p>It answers: “how old is the dog”</p>' in shown and "home" not in shown
-    functions.build(index)  # builds the tab of an index of questions
-
-
-def test_uploaded_parquet_file_needs_a_column_of_texts(functions, model, index_folder, tmp_path):
-    index = ReplyIndex.load(index_folder)
-    for name, column in (("good", "text"), ("bad", "line")):
-        parquet.write_table(pyarrow.table({column: ["the dog", "the cat"]}), tmp_path / f"{name}.parquet")
-    uploaded, message = functions.read_list(index, str(tmp_path / "good.parquet"))
-    assert len(uploaded) == 2 and message.startswith("<p>2 sentences of good.parquet, ")
-    uploaded, message = functions.read_list(index, str(tmp_path / "bad.parquet"))
-    assert uploaded is None and message == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
-
-
-def test_mistakes_on_the_command_line_are_explained_in_one_line(space, tmp_path, capsys):
-    app = space("app")
-    assert app.main([str(tmp_path)]) == 2
+def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys):
+    assert server.main([str(tmp_path)]) == 2
     assert f"error: {tmp_path} holds no index.json" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
-        app.main([str(tmp_path), "--opne"])
+        server.main([str(tmp_path), "--opne"])
     assert capsys.readouterr().err.startswith("error: unknown argument '--opne'; did you mean '--open'?")
 
 
@@ -550,24 +378,9 @@ def test_space_requires_the_versions_of_the_project():
     assert (SPACE / yaml.safe_load(card)["app_file"]).is_file()
 
 
-def test_an_index_without_a_threshold_suggests_from_the_one_that_is_chosen(functions, model):
-    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
-    assert "<li>" in functions.suggest(index, "the dog", 2) and functions._thresholds(index)[1] == 0
-    index.no_threshold = "too few pairs"
-    assert functions._thresholds(index)[1] == functions._thresholds(index)[2] > 1  # the slider's end, above all scores
-    best = index.suggest("the dog", 1, -np.inf)[0].score
-    for threshold in (None, best + 0.1):
-        shown = functions.suggest(index, "the dog", 2, threshold)
-        assert "No suggestion" in shown and ("settings below" in shown and "too few pairs" in shown) is (
-            threshold is None
-        )
-    shown = functions.suggest(index, "the dog", 1, best - 0.1)
-    assert shown.count("<li>") == 1 and "It answered" not in shown and "precision is unknown" in shown
-
-
 def test_messages_that_replies_answered_are_offered_when_there_are_no_held_out_ones(functions, model, index_folder):
     indexes = [ReplyIndex.load(index_folder) for _ in range(2)]
-    indexes[0].examples = []
+    indexes[0].settings = replace(indexes[0].settings, examples=[])
     indexes.append(ReplyIndex.build(indexes[0].encoder, REPLIES))
     offered = []
     for index in indexes:
@@ -591,26 +404,24 @@ def test_earlier_messages_count_where_the_model_has_weights_for_them(functions, 
     index.encoder.model.config.context_weights = [2.0, 0.5]
     assert is_offered()
     alone, *others = (
-        functions.suggest(index, "the dog", 3, -9, earlier) for earlier in ("", "a\nthe house", "the house\na", "\n")
+        functions.suggest(index, "the dog", earlier) for earlier in ("", "a\nthe house", "the house\na", "\n")
     )
     assert len({alone, *others[:2]}) == 3 and others[2] == alone
-    expected = index.suggest("the dog", 3, -9, context=["the house", "a"])
+    expected = index.suggest("the dog", context=["the house", "a"])
     assert [f"score {one.score:.2f}" in others[0] for one in expected] == [True] * 3
     with pytest.raises(functions.gr.Error, match="Expected a text"):
-        functions.suggest(index, "the dog", 3, None, ["a"])
+        functions.suggest(index, "the dog", ["a"])
 
 
 @pytest.mark.parametrize("text", [None, "a" * 20_001, "the \ud83d dog"])
 def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, index_folder, text):
     index = ReplyIndex.load(index_folder)
-    for ask in (functions.compare, functions.find_nearest, lambda *words: functions.suggest(*words, 1)):
+    for ask in (functions.compare, functions.suggest):
         with pytest.raises(functions.gr.Error, match=r"Expected a text|at most 20,000|lone surrogate"):
             ask(index, text)
 
 
-@pytest.mark.parametrize(
-    ("count", "threshold"), [(0, None), (10**400, None), (float("nan"), None), (1, "high"), (1, 10**400)]
-)
-def test_numbers_that_the_page_does_not_offer_are_refused(functions, index_folder, count, threshold):
+@pytest.mark.parametrize("count", [0, 10**400, float("nan"), "high"])
+def test_numbers_that_the_page_does_not_offer_are_refused(functions, index_folder, count):
     with pytest.raises(functions.gr.Error, match="Expected a number"):
-        functions.suggest(ReplyIndex.load(index_folder), "the dog", count, threshold)
+        functions.find_suggestions(ReplyIndex.load(index_folder), "the dog", count, [])
