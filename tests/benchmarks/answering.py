@@ -8,6 +8,7 @@ base in every system.
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,8 @@ def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) 
         rival = peer_of(material) if who == "minilm" else who
         return _suggest_by_rival(rival, way, known, unknown, tuple(encoder.model.config.context_weights))
     index = _build(encoder, known)
-    index.message_weight, index.consensus_weight = OURS[way] if way else _choose(encoder, known)
+    weights = OURS[way] if way else _choose(encoder, known)
+    index.settings = replace(index.settings, message_weight=weights.message, consensus_weight=weights.consensus)
     return index.best_suggestions(unknown["input"][:], contexts=contexts_of(unknown))[0]
 
 
