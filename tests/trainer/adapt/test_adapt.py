@@ -58,8 +58,8 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
         assert baseline["candidates"] == adapted["candidates"] and baseline["split"] == "cross-validation"
         assert f"{baseline['p_at_1']:.3f}" in printed
 
-    closing = printed.splitlines()[-5:]
-    assert [line.split()[0] for line in closing] == ["read", "model", "suggests", "files", "next"]
+    closing = printed.splitlines()[-4:]
+    assert [line.split()[0] for line in closing] == ["read", "model", "files", "next"]
     assert f"{sum(pairs.values())} pairs" in closing[0] and f"P@1 {adapted['p_at_1']:.3f}" in closing[1]
 
     card = (tmp_path / "run" / "model" / "README.md").read_text()
@@ -74,11 +74,10 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     held_out = {example["reply"] for example in results["chats"]["examples"]}
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:
-        (best,) = index.suggest(example["message"], 1, -1.0)
+        (best,) = index.suggest(example["message"], 1)
         assert best.text == example["suggestion"] in printed and best.message == example["in_reply_to"] in printed
-    assert index.settings.examples and not set(index.settings.examples) & set(
-        index.replies.messages
-    )  # of the test split
+    examples = set(index.settings.examples)
+    assert examples and not examples & set(index.replies.messages)  # of the test split
     thresholds = results["chats"]["calibration"]
     assert thresholds["pairs"] == chosen["queries"] and f"{thresholds['table'][-1]['precision']:.1%}" in printed
     assert [asdict(row) for row in index.settings.calibration.table] == thresholds["table"]

@@ -90,9 +90,8 @@ def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(langua
     assert f"\nlanguage:\n- {language}\n" in Path("run/model/README.md").read_text(encoding="utf-8")
     message, reply = pairs[0]
     index = ReplyIndex.load("run/replies")
-    index.settings = replace(
-        index.settings, message_weight=9.0
-    )  # as if that had been chosen: the answer to the same question
+    # As if that had been chosen: the answer to the same question.
+    index.settings = replace(index.settings, message_weight=9.0)
     assert index.suggest(message, k=1)[0].text == reply
 
 

@@ -354,7 +354,7 @@ PAGE = """
 import json, sys
 from pathlib import Path
 import modeling_convsim
-import page
+from modeling_convsim.suggestion import page
 
 assert Path(modeling_convsim.__file__).is_relative_to(Path.cwd())
 index = page.ReplyIndex.load("replies")
