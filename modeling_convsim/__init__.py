@@ -8,7 +8,7 @@ modeling_NAME                   one encoder each; modeling_layouts is a part of 
 modeling_lexical                the lexical channel, which counts the tokens that two texts share
 modeling_heads                  response network and NLI classifier, and the models that have them
 registry                        finds the encoders; `register_encoder` adds one of another folder
-encoding/                       `Encoder`: texts to vectors, in threads or processes; its command
+encoding/                       `Encoder`: texts to vectors; its command
 suggestion/                     `ReplyIndex`: builds, searches, calibrates and saves; its command, and a page
 
 The `modeling_*` files import only each other, because they are copied into every published model.

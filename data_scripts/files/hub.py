@@ -6,7 +6,6 @@ such as data/2006/*.parquet; each with @REVISION after it if needed. `huggingfac
 
 import difflib
 import re
-import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -63,53 +62,6 @@ def is_slow(started: float, received: int) -> bool:
     """Whether a request that was sent at a time of `time.monotonic` has received fewer bytes than it should have."""
     seconds = time.monotonic() - started
     return seconds > SLOW_SECONDS and received < SLOWEST * seconds
-
-
-@contextmanager
-def no_slow_downloads() -> Iterator[None]:
-    """End the requests of huggingface_hub in the block that are slow, for which it has no limit.
-
-    Its time-out is that of a single read, which a server that sends a byte now and then never reaches.
-
-    Raises:
-        InputError: a request was slow.
-    """
-    from huggingface_hub import close_session, get_session
-
-    client, has_ended, ended_requests = get_session(), threading.Event(), threading.Event()
-    requests: dict[int, tuple[float, Any]] = {}  # thread -> when it sent its last request, and the response
-
-    def note_request(request: Any) -> None:
-        requests[threading.get_ident()] = time.monotonic(), None
-
-    def note_response(response: Any) -> None:
-        requests[threading.get_ident()] = requests[threading.get_ident()][0], response
-
-    def watch() -> None:
-        while not has_ended.wait(min(1.0, SLOW_SECONDS)):
-            waiting = [each for each in list(requests.values()) if each[1] is None or not each[1].is_closed]
-            if any(is_slow(started, response.num_bytes_downloaded if response else 0) for started, response in waiting):
-                ended_requests.set()
-            if ended_requests.is_set():
-                close_session()  # again for each session of another attempt
-
-    hooks = {"request": note_request, "response": note_response}
-    for name, hook in hooks.items():
-        client.event_hooks[name].append(hook)
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    except Exception:
-        if not ended_requests.is_set():
-            raise
-    finally:
-        has_ended.set()
-        watcher.join()
-        for name, hook in hooks.items():
-            client.event_hooks[name].remove(hook)
-    if ended_requests.is_set():
-        raise InputError(f"the Hub {TOO_SLOW}; check the network, and try again")
 
 
 _LOGIN = "log in (`hf auth login`) or set HF_TOKEN"

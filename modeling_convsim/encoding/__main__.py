@@ -12,12 +12,10 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.command_line import (
-    MOST_PROCESSES,
     ArgumentParser,
     add_output_argument,
     refuse_existing_file,
     run_stoppable,
-    whole_number,
 )
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
@@ -65,24 +63,10 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
         help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
         "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
     )
-    group.add_argument(
-        "--truncate_dim",
-        type=whole_number(1),
-        metavar="N",
-        help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
-        "(default: no truncation)",
-    )
 
 
 def _add_hardware(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("hardware")
-    group.add_argument(
-        "--processes",
-        type=whole_number(1, MOST_PROCESSES),
-        default=1,
-        metavar="N",
-        help="number of processes (default: 1)",
-    )
     group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
     group.add_argument(
         "--dtype",
@@ -101,14 +85,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     try:
         total = count_texts(options.file)
-        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
+        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         if options.dtype == "auto":
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
-                for vectors in encoder.stream(texts, options.side, processes=options.processes):
+                for vectors in encoder.stream(texts, options.side):
                     if not np.isfinite(vectors).all():
                         raise ValueError(f"{options.model} gives vectors that are not finite: its weights are damaged")
                     progress.update(len(vectors))

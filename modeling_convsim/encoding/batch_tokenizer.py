@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from transformers import PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import LARGE_INTEGER
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +64,10 @@ MODELS = ("WordLevel", "WordPiece")
 
 UNUSED_PREFIX = "\uffff"  # of the continuations of words in a vocabulary that has none; no ASCII text has it
 MAX_WORD = 2**30  # characters
+
+# From this `model_max_length` on, texts are read whole. It is what tokenizers without a limit are saved with: other
+# libraries pad texts to it, or reject what does not fit into 32 bits.
+UNLIMITED = 8192
 
 
 class BatchTokenizer:
@@ -179,5 +182,5 @@ def _check_texts(words: list[str]) -> list[str]:
 
 
 def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """Returns the number of tokens that a tokenizer truncates to; None if it was saved without a limit."""
-    return tokenizer.model_max_length if tokenizer.model_max_length < LARGE_INTEGER else None
+    """Returns the number of tokens that a tokenizer truncates to; None if it has no limit below `UNLIMITED`."""
+    return tokenizer.model_max_length if tokenizer.model_max_length < UNLIMITED else None

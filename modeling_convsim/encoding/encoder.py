@@ -1,18 +1,25 @@
 """`Encoder`: a saved model and its tokenizer, which encode texts as vectors."""
 
-import copy
+import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
 
-from modeling_convsim.encoding.batch_encoder import BatchEncoder, Side
-from modeling_convsim.encoding.batch_tokenizer import TextError, refuse_single_string
+from modeling_convsim.encoding.batch_tokenizer import (
+    BatchTokenizer,
+    TextError,
+    check_text,
+    refuse_single_string,
+    token_limit,
+)
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.loading import (
     check_model_files,
@@ -21,22 +28,40 @@ from modeling_convsim.encoding.loading import (
     load_model,
     parse_model_id,
 )
-from modeling_convsim.encoding.parallel import (
-    MIN_TEXTS_PER_WORKER,
-    encode_in_processes,
-    encode_in_threads,
-    split_windows,
-)
+from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, split_windows
+from modeling_convsim.modeling_base import ConvSimEncoder, copy_to, normalize
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 
+Side = Literal["input", "query", "response"]
 Dtype = Literal["float32", "bfloat16", "auto"]
 
-# Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
-# padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
+# Batches that are sorted by length together. Encoders that pad sort many, so that there is little padding; for the
+# others, one batch at a time keeps token ids and sums in the processor's cache.
 SORTED_BATCHES = 16
 
 
-class Encoder(BatchEncoder):
+class Encoder:
     """A saved model and its tokenizer, which encode texts as vectors."""
+
+    def __init__(self, model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Combines a model and its tokenizer.
+
+        Args:
+            model: An encoder, or a multitask model; it is set to evaluation mode.
+            tokenizer: The tokenizer that the model was trained with.
+
+        Raises:
+            ValueError: The tokenizer has ids without an embedding.
+        """
+        largest = max(tokenizer.get_vocab().values())
+        if largest >= model.config.vocab_size:
+            raise ValueError(
+                f"the tokenizer's ids go up to {largest}, but the model has embeddings for {model.config.vocab_size} "
+                "tokens: use the tokenizer that the model was trained with"
+            )
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self._batch_tokenizer = BatchTokenizer(tokenizer, token_limit(tokenizer))
 
     @classmethod
     def from_pretrained(
@@ -44,7 +69,6 @@ class Encoder(BatchEncoder):
         folder_or_id: str | os.PathLike,
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
-        truncate_dim: int | None = None,
         trust_remote_code: bool = False,
         *,
         revision: str | None = None,
@@ -60,7 +84,6 @@ class Encoder(BatchEncoder):
             dtype: Precision of the model: "float32", "bfloat16" (whose vectors have a cosine above 0.999 with those of
                 float32), or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`).
                 Vectors are always returned as float32.
-            truncate_dim: Truncate vectors to this many dimensions, from 1 to the model's `embedding_size`.
             trust_remote_code: Run the code of a folder or repository whose encoder is not registered here.
             revision: On the Hub: a branch, a tag or a commit; by default the branch main.
             token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
@@ -92,10 +115,49 @@ class Encoder(BatchEncoder):
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
             if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
                 model.to(torch.bfloat16)  # type: ignore[arg-type]
-            return cls(model, tokenizer, truncate_dim)
+            return cls(model, tokenizer)
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
             raise ValueError(f"cannot open the model {name}: {' '.join(str(error).split())}") from error
+
+    @property
+    def embedding_size(self) -> int:
+        """Dimensions of a sentence embedding."""
+        return self.model.config.embedding_size
+
+    def vector_size(self, side: Side) -> int:
+        """Dimensions of a vector of a side: `embedding_size`, and those of a lexical channel with a share in scores."""
+        config = self.model.config
+        return self.embedding_size + (config.lexical_size if side != "input" and config.lexical_share > 0 else 0)
+
+    @property
+    def has_query_vectors(self) -> bool:
+        """Whether the vectors of the side "query" are others than those of the side "input"."""
+        config = self.model.config
+        return self._needs_query_head or config.prompt("query") != config.prompt("input")
+
+    @property
+    def uses_context(self) -> bool:
+        """Whether earlier turns of a conversation count in the vector of a text."""
+        return bool(self.model.config.context_weights)
+
+    @property
+    def _needs_query_head(self) -> bool:
+        return self.model.config.input_network or self.model.config.lexical_share > 0
+
+    def knows(self, texts: list[str]) -> np.ndarray:
+        """(texts,): whether each text has a token that the tokenizer knows: no blank text, or one of another script."""
+        special = set(self.tokenizer.all_special_ids)
+        return np.array([not special.issuperset(ids) for ids in self._tokenize(texts)], dtype=bool)
+
+    @property
+    def _is_multitask(self) -> bool:
+        # Not by its class, which is another one if a model's own code defines it.
+        return hasattr(self.model, "response_head")
+
+    @property
+    def _pads_batches(self) -> bool:
+        return (self.model.encoder if self._is_multitask else self.model).pads_batches
 
     def encode(
         self,
@@ -103,10 +165,8 @@ class Encoder(BatchEncoder):
         side: Side = "input",
         batch_size: int | None = None,
         show_progress: bool = False,
-        convert_to_tensor: bool = False,
-        processes: int = 1,
         contexts: Sequence[Sequence[str]] | None = None,
-    ) -> Any:
+    ) -> np.ndarray:
         """Encodes texts.
 
         Args:
@@ -119,69 +179,47 @@ class Encoder(BatchEncoder):
             batch_size: Texts per batch; by default 128 if the encoder pads batches and computes on a CPU, otherwise
                 1024. It affects rounding only.
             show_progress: Show texts per second and the remaining time.
-            convert_to_tensor: Return a `torch.Tensor` instead of a `numpy.ndarray`.
-            processes: As in `stream`.
             contexts: (texts,), the earlier turns of the conversation of each text, the newest first, which count by the
                 `context_weights` of the model's config. Not for responses.
 
         Returns:
-            Vectors (texts, embedding_size), float32, in the order of the texts: an array, or a tensor on the CPU.
+            Vectors (texts, embedding_size), float32, in the order of the texts.
 
         Raises:
             ValueError: An option is out of range, the model lacks the network that `side` needs, or a text is not a
                 string of Unicode text; the message gives its position.
             TypeError: `texts` or a context is a single string.
         """
-        side, batch_size = self._check_options(texts, side, batch_size, processes)
+        side, batch_size = self._check_options(texts, side, batch_size)
+        texts = list(texts)
         if contexts is not None:
             if side == "response":
                 raise ValueError("contexts are those of texts that are answered, but side is 'response'")
-            encode = partial(
-                self.encode, side=side, batch_size=batch_size, show_progress=show_progress, processes=processes
-            )
-            vectors = encode_in_context(encode, list(texts), contexts, self.model.config.context_weights)
-            return torch.from_numpy(vectors) if convert_to_tensor else vectors
-        size, count = self.vector_size(side), _length(texts)
-        if type(texts) is list and 0 < len(texts) <= MIN_TEXTS_PER_WORKER and processes == 1:
-            vectors = self._encode_window(texts, side, batch_size)  # without threads and a progress bar
-            return torch.from_numpy(vectors) if convert_to_tensor else vectors
-        parts = self._stream(texts, side, batch_size, show_progress, processes)
-        if count is None:
-            vectors = np.concatenate([np.empty((0, size), dtype=np.float32), *parts])
-        else:
-            vectors, rows = np.empty((count, size), dtype=np.float32), 0
-            for part in parts:
-                vectors[rows : rows + len(part)] = part[: count - rows]
-                rows += len(part)
-            if rows != count:
-                raise ValueError(f"len(texts) is {count}, but it yields {rows} texts, expected as many")
-        return torch.from_numpy(vectors) if convert_to_tensor else vectors
+            encode = partial(self.encode, side=side, batch_size=batch_size, show_progress=show_progress)
+            return encode_in_context(encode, texts, contexts, self.model.config.context_weights)
+        if 0 < len(texts) <= MIN_TEXTS_PER_THREAD:
+            return self._encode_window(texts, side, batch_size)
+        vectors, rows = np.empty((len(texts), self.vector_size(side)), dtype=np.float32), 0
+        for part in self._stream(texts, side, batch_size, show_progress):
+            vectors[rows : rows + len(part)] = part
+            rows += len(part)
+        return vectors
 
     def stream(
-        self,
-        texts: Iterable[str],
-        side: Side = "input",
-        batch_size: int | None = None,
-        show_progress: bool = False,
-        processes: int = 1,
+        self, texts: Iterable[str], side: Side = "input", batch_size: int | None = None, show_progress: bool = False
     ) -> Iterator[np.ndarray]:
         """Yields the rows of `encode` in order, a few thousand or fewer at a time: for more texts than fit in memory.
 
-        Texts are read slightly ahead of the vectors. On a CPU, every thread that torch may use tokenizes and encodes
-        its own texts; on a GPU, texts are tokenized while it encodes the texts before them.
+        Texts are read slightly ahead of the vectors. On a CPU, averages of words are computed by as many threads as
+        torch may use, each of its own texts; on a GPU, texts are tokenized while it encodes the texts before them.
 
         Args:
             texts: As in `encode`, which also describes the other options and the exceptions.
-            processes: Number of processes. With more than 1, each has its own GPU if there are several, or its share of
-                the threads on a CPU. Starting one takes seconds, and a script that starts them needs the usual
-                `if __name__ == "__main__":`.
         """
-        side, batch_size = self._check_options(texts, side, batch_size, processes)
-        return self._stream(texts, side, batch_size, show_progress, processes)
+        side, batch_size = self._check_options(texts, side, batch_size)
+        return self._stream(texts, side, batch_size, show_progress)
 
-    def _check_options(
-        self, texts: Iterable[str], side: Side, batch_size: int | None, processes: int
-    ) -> tuple[Side, int]:
+    def _check_options(self, texts: Iterable[str], side: Side, batch_size: int | None) -> tuple[Side, int]:
         """Raises the exceptions of `encode`; returns the side whose vectors are needed, and the batch size."""
         if side not in get_args(Side):
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
@@ -194,33 +232,21 @@ class Encoder(BatchEncoder):
             batch_size = 128 if self._pads_batches and self.model.device.type == "cpu" else 1024
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected 1 or more")
-        if processes < 1:
-            raise ValueError(f"processes is {processes}, expected 1 or more")
         refuse_single_string(texts, "encode([text])")
         return side, batch_size
 
-    def _stream(
-        self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool, processes: int
-    ) -> Iterator[np.ndarray]:
-        if processes > 1:
-            make_encoder = partial(Encoder, tokenizer=self.tokenizer, truncate_dim=self.truncate_dim)
-            windows = split_windows(texts, SORTED_BATCHES * batch_size, processes)
-            parts = encode_in_processes(make_encoder, self.model, windows, (side, batch_size), processes)
-        else:
-            on_cpu = self.model.device.type == "cpu"
-            threads = torch.get_num_threads() if on_cpu else 1
-            windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
-            if on_cpu:
-                encode = partial(self._encode_window, side=side, batch_size=batch_size)
-                parts = encode_in_threads(encode, windows, threads)
-            else:
-                parts = self._encode_ahead(windows, side, batch_size)
-        rows = 0
+    def _stream(self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool) -> Iterator[np.ndarray]:
+        threads = 1 if self._pads_batches else torch.get_num_threads()
+        if self.model.device.type != "cpu":
+            threads = 2  # one tokenizes while the other waits for the GPU
+        windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
+        encode = partial(self._encode_window, side=side, batch_size=batch_size)
+        rows, total = 0, operator.length_hint(texts) or None
         with tqdm(
-            total=_length(texts), desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
+            total=total, desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
         ) as progress:
             try:
-                for vectors in parts:
+                for vectors in encode_in_threads(encode, windows, threads):
                     rows += len(vectors)
                     progress.update(len(vectors))
                     yield vectors
@@ -231,27 +257,67 @@ class Encoder(BatchEncoder):
     def nli_logits(
         self, premises: Iterable[str], hypotheses: Iterable[str], batch_size: int | None = None
     ) -> np.ndarray:
-        """Logits (pairs, 3), float32, from embeddings that are not truncated: entailment, neutral, contradiction.
+        """Logits (pairs, 3), float32: entailment, neutral, contradiction.
 
         Raises:
             ValueError: The model has no NLI head, or the numbers of premises and hypotheses differ.
         """
         if not self._is_multitask:
             raise ValueError("this model is a bare encoder, without the NLI head that nli_logits needs")
-        untruncated = copy.copy(self)
-        untruncated.truncate_dim = None
         first, second = (
-            torch.from_numpy(untruncated.encode(texts, batch_size=batch_size)).to(self.model.device, self.model.dtype)
+            torch.from_numpy(self.encode(texts, batch_size=batch_size)).to(self.model.device, self.model.dtype)
             for texts in (premises, hypotheses)
         )
         if len(first) != len(second):
             raise ValueError(f"{len(first)} premises and {len(second)} hypotheses, expected the same number of both")
         return self.model.nli_head(first, second).float().cpu().numpy()
 
+    @torch.inference_mode()
+    def _encode_window(self, texts: list[str], side: Side, batch_size: int) -> np.ndarray:
+        """Tokenizes texts, sorts them by length, and encodes them in batches: (texts, embedding_size)."""
+        if prompt := self.model.config.prompt(side):
+            texts = [prompt + text if isinstance(text, str) else text for text in texts]
+        token_ids = self._tokenize(texts)
+        if len(texts) <= batch_size:
+            return self._encode_batch(token_ids, side).cpu().numpy()
+        by_length = np.argsort([len(ids) for ids in token_ids], kind="stable")
+        vectors = [
+            self._encode_batch([token_ids[index] for index in by_length[start : start + batch_size]], side)
+            for start in range(0, len(texts), batch_size)
+        ]
+        return torch.cat(vectors).cpu().numpy()[np.argsort(by_length)]
 
-def _length(texts: Iterable[str]) -> int | None:
-    """Number of texts, if it is known."""
-    try:
-        return len(texts)  # type: ignore[arg-type]
-    except TypeError:  # also for tqdm(generator), which has __len__
-        return None
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        try:
+            if not all(isinstance(text, str) for text in texts):  # the tokenizer takes a tuple as a pair of texts
+                raise TypeError
+            return self._batch_tokenizer(texts)
+        except Exception as error:  # tokenizers raises bare Exceptions, too
+            for position, text in enumerate(texts):
+                check_text(text, position)
+            raise ValueError(f"the tokenizer cannot encode the texts ({error}): use a complete tokenizer") from error
+
+    def _encode_batch(self, batch: list[list[int]], side: Side) -> torch.Tensor:
+        """Packs token ids and encodes them: (batch, embedding_size), float32, on the model's device."""
+        lengths = np.fromiter(map(len, batch), np.int64, count=len(batch))
+        cu_seqlens = np.concatenate([[0], lengths.cumsum()])  # (batch + 1,)
+        input_ids = np.fromiter(chain.from_iterable(batch), np.int64, count=cu_seqlens[-1])  # (total_tokens,)
+        packed = {
+            "input_ids": copy_to(torch.from_numpy(input_ids), self.model.device),
+            "cu_seqlens": torch.from_numpy(cu_seqlens),
+        }
+        encoder = self.model.encoder if self._is_multitask else self.model
+        vectors = encoder(**packed).pooler_output
+        if side == "response":
+            vectors = self.model.response_vectors(vectors, **packed)
+        elif side == "query" and self._needs_query_head:
+            vectors = self.model.query_vectors(vectors, **packed)
+        return self._restore_norms(vectors, side)
+
+    def _restore_norms(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
+        """Converts vectors to float32, with the norms that half precision rounds."""
+        is_half = vectors.dtype in (torch.float16, torch.bfloat16)
+        vectors = vectors.float()
+        if not is_half or not (side == "input" or self.model.config.normalize_response):
+            return vectors
+        return normalize(vectors)

@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Encoder, Side
@@ -25,7 +24,7 @@ class JointEncoder(Encoder):
         """Combines two encoders.
 
         Args:
-            first: An encoder that does not truncate vectors, like the second one.
+            first: An encoder.
             second: Another one.
             share: Above 0 and below 1.
 
@@ -61,24 +60,19 @@ class JointEncoder(Encoder):
         """As in `Encoder`, by either model."""
         return np.logical_or(*(encoder.knows(texts) for encoder, _ in self._parts))
 
-    def encode(self, texts: Iterable[str], side: Side = "input", *args: Any, **options: Any) -> Any:
+    def encode(self, texts: Iterable[str], side: Side = "input", *args: Any, **options: Any) -> np.ndarray:
         """As `Encoder.encode`; each model has its own `context_weights`."""
         texts = texts if isinstance(texts, str) else list(texts)
         parts = [encoder.encode(texts, side, *args, **options) for encoder, _ in self._parts]
         weighted = [weight * part for (_, weight), part in zip(self._parts, parts, strict=True)]
-        return torch.cat(weighted, 1) if isinstance(parts[0], torch.Tensor) else np.concatenate(weighted, axis=1)
+        return np.concatenate(weighted, axis=1)
 
     def stream(
-        self,
-        texts: Iterable[str],
-        side: Side = "input",
-        batch_size: int | None = None,
-        show_progress: bool = False,
-        processes: int = 1,
+        self, texts: Iterable[str], side: Side = "input", batch_size: int | None = None, show_progress: bool = False
     ) -> Iterator[np.ndarray]:
         """As `Encoder.stream`."""
         remaining = iter(texts)
         with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
             while chunk := list(islice(remaining, CHUNK)):
-                yield self.encode(chunk, side, batch_size, processes=processes)
+                yield self.encode(chunk, side, batch_size)
                 progress.update(len(chunk))

@@ -1,13 +1,10 @@
 """Opens a saved model of a folder or of the Hub, and explains why one cannot be opened."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import torch
 from huggingface_hub import errors, snapshot_download
-from huggingface_hub.utils import are_progress_bars_disabled
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -17,17 +14,13 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
-from transformers.utils import logging
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import CHECKSUMS, find_damage
-from data_scripts.files.hub import hub_problem, no_slow_downloads
-from data_scripts.files.json_files import read_object
+from data_scripts.files.hub import hub_problem
 from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 
-FILES = ("*.json", "*.safetensors", "*.py", CHECKSUMS)  # of a model that `Encoder` or sentence-transformers reads
+FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 
 
 def parse_model_id(name: str) -> tuple[str, str | None]:
@@ -59,15 +52,14 @@ def download_model(
         ValueError: The model cannot be downloaded; the message says why, and what to do.
     """
     try:
-        with no_slow_downloads():
-            folder = snapshot_download(
-                model_id,
-                revision=revision,
-                token=token,
-                cache_dir=cache_dir,
-                local_files_only=local_files_only,
-                allow_patterns=list(FILES),
-            )
+        folder = snapshot_download(
+            model_id,
+            revision=revision,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            allow_patterns=list(FILES),
+        )
     except errors.HFValidationError as error:
         raise ValueError("no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION") from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
@@ -81,16 +73,15 @@ def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
     Without such instructions bfloat16 is emulated, many times slower than float32.
 
     Returns:
-        True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16 that oneDNN may use
-        (`ONEDNN_MAX_CPU_ISA` can disable them); and the reason, for a log.
+        True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16; and the reason, for a log.
     """
     if device.type == "cuda":
         supported = torch.cuda.is_bf16_supported(including_emulation=False)
         return supported, f"this GPU has {'' if supported else 'no '}bfloat16 instructions"
     if device.type != "cpu":
         return False, f"bfloat16 is not used on {device.type} devices unless asked for"
-    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    supported = has_instructions and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    capabilities = torch.cpu.get_capabilities()
+    supported = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
     return supported, f"this processor has {'' if supported else 'no '}bfloat16 instructions (AVX512-BF16 or AMX-BF16)"
 
 
@@ -108,10 +99,9 @@ def load_model(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMulti
         raise ValueError(f"its type is {config.model_type!r}, expected one that starts with convsim_")
     is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])
     auto_class = AutoModelForPreTraining if is_multitask else AutoModel
-    with _without_progress_bar():
-        model, loading = auto_class.from_pretrained(
-            name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
-        )
+    model, loading = auto_class.from_pretrained(
+        name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
+    )
     if loading["missing_keys"]:
         raise ValueError(f"its weights lack {', '.join(sorted(loading['missing_keys']))}")
     damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
@@ -120,44 +110,12 @@ def load_model(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMulti
     return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name, trust_remote_code=trust))
 
 
-@contextmanager
-def _without_progress_bar() -> Iterator[None]:
-    """Hides that of transformers for every file of weights, which takes a moment to read."""
-    was_enabled = logging.is_progress_bar_enabled() and not are_progress_bars_disabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            logging.enable_progress_bar()
-
-
 def check_model_files(folder: Path, name: str) -> None:
-    """Raises ValueError unless a folder holds a model and its tokenizer, undamaged; weights may be sharded.
-
-    A file that has a checksum may be missing: other readers may need it.
-    """
+    """Raises ValueError unless a folder holds a model and its tokenizer; weights may be sharded."""
     try:
-        files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        next(folder.iterdir(), None)  # which fails if the folder cannot be read; rglob does not
+        files = {path.name for path in folder.iterdir() if path.is_file()}
     except OSError as error:
         raise ValueError(f"cannot open the model {name}: {error.filename} cannot be read ({error.strerror})") from error
     for required in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not {required, f"{required}.index.json"} & set(files):
+        if not {required, f"{required}.index.json"} & files:
             raise ValueError(f"{name} holds no {required}: expected the folder of a saved model and its tokenizer")
-    if problem := tokenizer_problem(folder):
-        raise ValueError(f"cannot open the model {name}: {problem}")
-    if damage := find_damage(folder, files):
-        remedy = f"restore it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
-        raise ValueError(f"cannot open the model {name}: {damage}; {remedy}")
-
-
-def tokenizer_problem(folder: Path) -> str | None:
-    """Why the tokenizer of a folder cannot be loaded: one without a vocabulary ends the process in tokenizers."""
-    path = folder / "tokenizer.json"
-    try:
-        if not path.is_file() or read_object(path)["model"]["vocab"]:
-            return None
-    except (InputError, KeyError, TypeError):  # of which tokenizers raises an exception
-        return None
-    return "its tokenizer.json holds no vocabulary: save the tokenizer that the model was trained with"

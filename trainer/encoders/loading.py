@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -26,12 +25,10 @@ class ProgressEncoder(Encoder):
         side: Side = "input",
         batch_size: int | None = None,
         show_progress: bool = True,
-        convert_to_tensor: bool = False,
-        processes: int = 1,
         contexts: Sequence[Sequence[str]] | None = None,
-    ) -> Any:
+    ) -> np.ndarray:
         """Call `Encoder.encode`."""
-        return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes, contexts)
+        return super().encode(texts, side, batch_size, show_progress, contexts)
 
 
 class SentenceTransformerEncoder:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from transformers import MODEL_MAPPING, PretrainedConfig
-from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from data_scripts.files.hub import escape_text
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
+from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from trainer.arguments import NEW_TOKENIZER, NEW_WEIGHTS
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
@@ -202,7 +202,7 @@ def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
     """How many tokens of a text a model reads; None if all: as its tokenizer says, or else the settings of its run."""
     file = folder / "tokenizer_config.json"
     length = read_object(file).get("model_max_length") if file.is_file() else settings.get("max_tokens")
-    return length if length and length < LARGE_INTEGER else None
+    return length if length and length < UNLIMITED else None
 
 
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any, cast
 import xxhash
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from data_scripts.files.errors import InputError
+from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from trainer.arguments import HUB_OPTIONS, Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
@@ -102,7 +102,7 @@ def build_tokenizer(arguments: Arguments, data: RunData) -> PreTrainedTokenizerF
         with TemporaryDirectory(prefix="convsim-") as folder:  # read back, so that a resumed run has the same object
             trained.save_pretrained(folder)
             tokenizer = load_pretrained(AutoTokenizer, folder, "tokenizer")
-    tokenizer.model_max_length = arguments.max_tokens or VERY_LARGE_INTEGER
+    tokenizer.model_max_length = arguments.max_tokens or UNLIMITED
     return tokenizer
 
 

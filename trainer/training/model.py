@@ -18,7 +18,7 @@ from modeling_convsim import (
     ConvSimPretrainedConfig,
     ConvSimPretrainedForMultitask,
 )
-from modeling_convsim.encoding.loading import parse_model_id, tokenizer_problem
+from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, MAX_TOKENS, Arguments
 from trainer.data.datasets import RunData, training_text_columns
@@ -141,8 +141,6 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
     name, revision = source, None
     if Path(source).is_dir():
         check_files(Path(source))
-        if problem := tokenizer_problem(Path(source)):
-            raise InputError(f"{option}: {source} cannot be loaded: {problem}")
     else:
         name, revision = parse_model_id(source)
     try:

@@ -43,7 +43,6 @@ def test_without_weights_or_turns_the_vectors_are_those_of_the_texts(encoder, mo
     np.testing.assert_array_equal(encoder.encode(TEXTS, contexts=CONTEXTS), alone)
     monkeypatch.setattr(encoder.model.config, "context_weights", WEIGHTS)
     np.testing.assert_array_equal(encoder.encode(TEXTS, contexts=[[]] * 4), alone)
-    assert encoder.encode(TEXTS, contexts=CONTEXTS, convert_to_tensor=True).shape == alone.shape
 
 
 def test_each_distinct_turn_is_encoded_once(weighted, monkeypatch):

@@ -151,8 +151,8 @@ def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, 
             "--column body: texts.txt has no columns; omit --column or use a table",
         ),
         (
-            ["-o", "out.npy", "--truncate-dims", "8"],
-            "unknown argument '--truncate_dims'; did you mean '--truncate_dim'",
+            ["-o", "out.npy", "--overwrites", "8"],
+            "unknown argument '--overwrites'; did you mean '--overwrite'",
         ),
     ],
 )

@@ -29,8 +29,6 @@ def test_the_scores_are_the_weighted_means_of_those_of_both(parts, monkeypatch):
         assert queries[2].shape[1] == both.vector_size(side) == sum(each.vector_size(side) for each in parts)
     streamed = np.concatenate(list(both.stream(iter(replies), "response")))
     np.testing.assert_allclose(streamed, answers[2], rtol=0, atol=1e-6)
-    tensor = both.encode(QUERIES, convert_to_tensor=True)
-    np.testing.assert_array_equal(tensor.numpy(), both.encode(QUERIES))
     assert both.embedding_size == 16 + 8 and both.has_query_vectors and both.uses_context
     assert both.knows(["the dog", ""]).tolist() == [True, False]
     with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):

@@ -10,7 +10,6 @@ import torch
 from accelerate import Accelerator
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.errors import InputError
@@ -21,6 +20,7 @@ from modeling_convsim import (
     ConvSimTransformerConfig,
     ConvSimTransformerForMultitask,
 )
+from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
@@ -68,7 +68,7 @@ def test_averages_read_whole_texts_and_sequence_encoders_64_tokens(saved):
         assert max_tokens(build_arguments(model_type=model_type, **options)) == limit
     options["initialize_from"] = str(saved)
     assert max_tokens(build_arguments(**options)) == 64 and max_tokens(build_arguments(max_tokens=9, **options)) == 9
-    for limit, expected in ((None, VERY_LARGE_INTEGER), (9, 9)):
+    for limit, expected in ((None, UNLIMITED), (9, 9)):
         tokenizer = build_tokenizer(build_arguments(max_tokens=limit, **options), RunData())
         assert tokenizer.model_max_length == expected
 
