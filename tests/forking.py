@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from trainer.sweep.runs import Job
+from trainer.report.jobs import Job
 
 CONTEXT = get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
@@ -68,7 +68,7 @@ def run_python(
 
 
 class ForkedJob:
-    """A job of `trainer.sweep.runs` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
+    """A job of `trainer.report.jobs` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
 
     def __init__(self, job: Job, threads: int) -> None:
         assert job.command[0] == sys.executable

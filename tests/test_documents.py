@@ -105,8 +105,6 @@ def test_the_options_of_a_command_are_in_its_help(command: str) -> None:
     module, *words = words[1 if words[0] == "convsim" else 2 :]
     known = help_text(*start, module, *([words[0]] if module in WITH_COMMANDS else []))
     named = {word.partition("=")[0] for word in words if word.startswith("-")}
-    if module == "trainer.sweep":  # accepts the trainer's options too
-        known += help_text("trainer/run.py")
     assert not {option for option in named if not re.search(rf"(?<![\w-]){option}(?![\w-])", known)}
 
 

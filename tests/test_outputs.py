@@ -11,8 +11,6 @@ WRITERS = {
     "trainer.evaluation.__main__": ["MODEL"],
     "trainer.export.__main__": ["MODEL"],
     "trainer.report.__main__": ["--plan", "PLAN"],
-    "trainer.embeddings.__main__": [],
-    "trainer.sweep.__main__": ["SWEEP"],
 }
 
 

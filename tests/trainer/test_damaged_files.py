@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from safetensors.numpy import load_file, save_file
 
-from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.evaluation.invented_data import write_data_folder
-from trainer.sweep.plan import expand_variations
-from trainer.sweep.table import dev_scores
 
 WEIGHTS = "model/model.safetensors"
 
@@ -46,7 +42,6 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         "publish": ("trainer.publish.__main__", run, "--hub_model_id", "ORG/name", "--dry_run"),
         "export": ("trainer.export.__main__", run, "-o", tmp_path / "export"),
         "seeds": ("trainer.seeds", run),
-        "report": ("trainer.report.__main__", run, "-o", tmp_path / "report", "--data", folder / "data"),
         "evaluate": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb", *stsb),
         "evaluate tuned": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb_tuned", *stsb),
     }
@@ -70,17 +65,15 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("name", "content", "commands"),
     [
-        ("results.json", "{", ["publish", "report"]),
+        ("results.json", "{", ["publish"]),
         ("results.json", "[]", ["publish"]),
-        ("results.json", '{"stsb": 3}', ["publish", "report"]),
+        ("results.json", '{"stsb": 3}', ["publish"]),
         ("results.json", '{"stsb": {"test": 3}, "run": {}}', ["publish"]),
         ("results.json", '{"leakage": {"pairs": 3}}', ["publish"]),
-        ("config.yaml", "a: [1", ["publish", "export", "seeds", "report"]),
-        ("config.yaml", "[1]", ["publish", "report"]),
-        ("config.yaml", "tasks: [1]", ["publish", "export", "seeds", "report"]),
-        ("metrics.jsonl", '{"step"', ["report"]),
-        ("model/config.json", "{", ["publish", "report"]),
-        ("model/config.json", "[]", ["report"]),
+        ("config.yaml", "a: [1", ["publish", "export", "seeds"]),
+        ("config.yaml", "[1]", ["publish"]),
+        ("config.yaml", "tasks: [1]", ["publish", "export", "seeds"]),
+        ("model/config.json", "{", ["publish"]),
     ],
 )
 def test_a_damaged_file_of_a_run_is_named(run, refused, name, content, commands):
@@ -107,23 +100,3 @@ def test_weights_that_are_not_finite_are_refused(run: Path, refused: Callable[..
     weights = {name: array * np.float32("nan") for name, array in load_file(run / WEIGHTS).items()}
     save_file(weights, run / WEIGHTS, metadata={"format": "pt"})
     assert "not finite" in refused(command)
-
-
-def test_a_damaged_run_of_a_sweep_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    preset = tmp_path / "preset.yaml"
-    preset.write_text(f"pairs: [{folder}/data/pairs]\ntasks: {{response_prediction: 1}}\n")
-    for planned in expand_variations(str(preset), [], ["seed=1"], tmp_path / "sweep"):
-        planned.folder.mkdir(parents=True)
-        settings = {key: value for key, value in vars(planned.arguments).items() if key != "output_dir"}
-        (planned.folder / "config.yaml").write_text(yaml.safe_dump(settings))
-        (planned.folder / "results.json").write_text('{"run": {}}')
-        np.savez(planned.folder / "dev_scores.npz", p_at_1=np.zeros(3))
-    (planned.folder / "results.json").write_text('{"run": 4}')
-    (planned.folder / "dev_scores.npz").write_bytes(b"junk")
-    with pytest.raises(InputError, match=r"dev_scores\.npz: not readable; delete it"):
-        dev_scores(planned, 1)
-    np.savez(planned.folder / "dev_scores.npz", p_at_1=np.zeros(3))
-    main = importlib.import_module("trainer.sweep.__main__").main
-    assert main([str(preset), "--vary", "seed=1", "-o", str(tmp_path / "sweep")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ") and str(planned.folder / "results.json") in line

@@ -223,7 +223,7 @@ def fit(model: Any, columns: list[TokenColumn], words: Sequence[str], step: int 
     """Train a new gensim model on every `step`-th text of some columns, showing progress.
 
     Args:
-        model: the model, with its number of epochs. A `Doc2Vec` gets the texts' numbers, from 0, as tags.
+        model: the model, with its number of epochs.
         columns: the texts.
         words: gensim's name of each token id.
         step: 1 reads every text.
@@ -233,7 +233,7 @@ def fit(model: Any, columns: list[TokenColumn], words: Sequence[str], step: int 
     """
     tokens = sum(len(column.ids) for column in columns)
     with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
-        texts = _Texts(columns, words, step, hasattr(model, "dv"), bar)
+        texts = _Texts(columns, words, step, bar)
         bar.set_description("word vectors: counting")
         model.build_vocab(texts)
         if not model.wv.index_to_key:
@@ -246,20 +246,15 @@ def fit(model: Any, columns: list[TokenColumn], words: Sequence[str], step: int 
 
 
 class _Texts:
-    """Iterates over every `step`-th text of some columns, as words or as a `TaggedDocument`; updates a progress bar."""
+    """Iterates over every `step`-th text of some columns, as words; updates a progress bar."""
 
-    def __init__(self, columns: list[TokenColumn], words: Sequence[str], step: int, is_tagged: bool, bar: tqdm) -> None:
-        self.columns, self.words, self.step, self.is_tagged, self.bar = columns, words, step, is_tagged, bar
+    def __init__(self, columns: list[TokenColumn], words: Sequence[str], step: int, bar: tqdm) -> None:
+        self.columns, self.words, self.step, self.bar = columns, words, step, bar
 
-    def __iter__(self) -> Iterator[Any]:
-        number = 0
-        if self.is_tagged:
-            from gensim.models.doc2vec import TaggedDocument
+    def __iter__(self) -> Iterator[list[str]]:
         for column in self.columns:
             for start, end in _bounds(column, self.step):
-                text = list(map(self.words.__getitem__, column.ids[start:end].tolist()))
-                yield TaggedDocument(text, [number]) if self.is_tagged else text
-                number += 1
+                yield list(map(self.words.__getitem__, column.ids[start:end].tolist()))
                 self.bar.update(end - start)
 
 

@@ -1,1 +1,1 @@
-"""Trained sentence encoders behind one protocol: ConvSim models, any SentenceTransformer, and PV-DBOW."""
+"""Trained sentence encoders behind one protocol: ConvSim models, and any SentenceTransformer."""

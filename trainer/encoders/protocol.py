@@ -6,8 +6,6 @@ from typing import Literal, Protocol
 import numpy as np
 
 Side = Literal["input", "query", "response"]
-# Marks a folder that `trainer.encoders.pv_dbow` reads; that module imports gensim, which no other model needs.
-PV_DBOW_FILE = "convsim_pv_dbow.json"
 
 
 class SentenceEncoder(Protocol):

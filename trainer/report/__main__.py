@@ -1,10 +1,9 @@
 """Write the papers' tables and figures, our results beside the published ones: README.md, report.json and plots.
 
-python -m trainer.report RUNS... -o report/            reports existing runs and saved models
-python -m trainer.report --plan PLAN.yaml -o report/   first trains the unfinished runs of the plan
+python -m trainer.report --plan PLAN.yaml -o report/
 
-RUNS are folders of runs (results.json, model/), of word vectors (trainer.embeddings), of sweeps, or saved models.
-Scores come from their results.json; missing scores are measured and cached in the report's folder.
+trains the runs of the plan that are not finished. Scores come from their results.json; missing scores are measured and
+cached in the report's folder.
 """
 
 import sys
@@ -18,11 +17,11 @@ import yaml
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import check_own_text
-from trainer.report.plan import read_plan, run_plan
 
 if TYPE_CHECKING:
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
+    from trainer.report.plan import PlannedRun
 
 DATASETS = ("stsb", "snli", "cqa", "sts")
 TITLE = "The papers' results beside ours"
@@ -36,13 +35,12 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m trainer.report", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders of runs, sweeps or models")
     parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the report's folder")
     parser.add_argument(
-        "--plan", type=Path, metavar="FILE", help="YAML file of runs to train first, such as trainer/report/small.yaml"
+        "--plan", type=Path, required=True, metavar="FILE", help="YAML file of runs, such as trainer/report/small.yaml"
     )
     parser.add_argument(
-        "--jobs", type=whole_number(1), metavar="N", help="with --plan: runs that train at a time (default: 1)"
+        "--jobs", type=whole_number(1), default=1, metavar="N", help="runs that train at a time (default: %(default)s)"
     )
     parser.add_argument(
         "--data",
@@ -62,38 +60,32 @@ def report(args: Namespace) -> int:
     Raises:
         InputError: a mistake in the options, the plan or the runs.
     """
-    if args.jobs and not args.plan:
-        raise InputError(f"--jobs {args.jobs}: only a plan trains runs; name one with --plan, or drop --jobs")
-    if not args.runs and not args.plan:
-        raise InputError("name RUNS, or a --plan that trains them")
+    from trainer.report.plan import read_plan, run_plan  # imports torch, which takes seconds
+
     if args.data != DATA and not args.data.is_dir():
         raise InputError(f"--data {args.data}: there is no such folder, so nothing could be measured")
     check_own_text(args.output / "README.md", f"# {TITLE}\n")
-    failures: dict[str, str] = {}
-    folders = list(args.runs)
-    if args.plan:
-        plan = read_plan(args.plan)
-        failures = run_plan(plan, args.jobs or 1)
-        folders += [folder for folder in plan.folders if folder.name not in failures]
+    plan = read_plan(args.plan)
+    failures = run_plan(plan, args.jobs)
     sources = {name: str(args.data / name) for name in DATASETS if (args.data / name).is_dir()}
     if args.pairs or (args.data / "reddit").is_dir():
         sources["pairs"] = args.pairs or str(args.data / "reddit")
-    write_report(args.output, folders, failures, sources)
+    write_report(args.output, [run for run in plan if run.name not in failures], failures, sources)
     print(f"report in {args.output / 'README.md'}")
     return int(bool(failures))
 
 
-def write_report(output: Path, folders: list[Path], failures: dict[str, str], sources: dict[str, str]) -> None:
-    """Measure the systems in some folders and write the report.
+def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str], sources: dict[str, str]) -> None:
+    """Measure the systems of finished runs and write the report.
 
     Args:
         output: the report's folder.
-        folders: those of runs, sweeps or models.
+        runs: the finished runs.
         failures: run -> error message, of runs that failed.
         sources: evaluation dataset -> folder or Hub id.
 
     Raises:
-        InputError: a folder or a dataset cannot be read.
+        InputError: a run or a dataset cannot be read.
     """
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from transformers.utils.logging import disable_progress_bar
@@ -103,16 +95,16 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.siamese import write_siamese
-    from trainer.report.systems import open_folders
+    from trainer.report.systems import open_system
     from trainer.report.yang import write_yang
 
     disable_progress_bar()
-    systems, sweeps = open_folders(folders)
+    systems = [open_system(run) for run in runs]
     data = load_evaluation_data(sources)
     options: dict[str, Any] = {**sources}
     if "pairs" in sources:
         options["pairs"] = [sources["pairs"]]  # the trainer's option is a list
-    page, measurements = Page(output), Measurements(data, options, output / ".measured", systems, sweeps)
+    page, measurements = Page(output), Measurements(data, options, output / ".measured", systems)
     published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
     page.heading(1, TITLE)
     write_runs(page, measurements, failures)
@@ -130,20 +122,19 @@ def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str
         "an evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is "
         "the number of the remaining rows."
     )
-    named = [(system.label, system) for system in measurements.systems]
-    named += [(f"{sweep.setting} = {value}", system) for sweep in measurements.sweeps for value, system in sweep.runs]
+    varied = [system for study in measurements.studies.values() for _, system in study]
     rows: list[list[Any]] = []
     values = []
-    for label, system in named:
+    for system in [*measurements.systems, *varied]:
         run = system.results.get("run", {})
         removed = sum(part.get("removed", 0) for part in system.results.get("leakage", {}).values())
-        values.append({"run": system.name, "system": label, "removed": removed, **run})
+        values.append({"run": system.name, "system": system.label, "removed": removed, **run})
         counts = run.get("rows") or ({"sentences": run["sentences"]} if "sentences" in run else {})
         trained = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         length = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
         seconds = run.get("total_seconds", run.get("seconds"))
         total = round(seconds) if seconds else None
-        rows.append([system.name, label, trained, removed, length, run.get("pairs"), total])
+        rows.append([system.name, system.label, trained, removed, length, run.get("pairs"), total])
     page.table("runs", RUN_COLUMNS, rows, values)
     for name, error in failures.items():
         page.text(f"`{name}` is missing: {error}.")

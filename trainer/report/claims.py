@@ -14,8 +14,9 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from trainer.evaluation.bootstrap import LEVEL, bootstrap_interval, mean_interval, pearson_by_row
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
-from trainer.report.systems import BILSTM, BOTH, CONVERSATIONS, DAN, LSTM, NEIGHBORS, TRANSFORMER
+from trainer.report.plan import BOTH, CONVERSATIONS, NEIGHBORS
 
+DAN, TRANSFORMER, BILSTM, LSTM = "DAN", "Transformer", "BiLSTM", "LSTM"  # in the labels of the plan
 GENRES = ("captions", "forums", "news")
 Values = Mapping[str, Any]
 VERDICTS = {True: "holds", False: "does not hold here", None: "not decided at this size"}
@@ -164,22 +165,6 @@ def _a_tenth_gives_most(values: Values, items: Measurements) -> Iterator[Finding
         yield Finding(figures, float(margin(none, tenth, full)), interval)
 
 
-def _first_layer_attends_near(values: Values, items: Measurements) -> Iterator[Finding]:
-    for run, shares in values.get("attention", {}).items():
-        first, last = (
-            sum(distance * share for distance, share in enumerate(shares["layers"][layer])) for layer in (0, -1)
-        )
-        measured = items.attention(run)
-        difference, words = np.subtract(measured["sums"][-1], measured["sums"][0]), np.asarray(measured["words"])
-
-        def statistic(positions: list[np.ndarray], difference: Any = difference, words: Any = words) -> np.ndarray:
-            return difference[positions[0]].sum(1) / words[positions[0]].sum(1)
-
-        interval = bootstrap_interval(statistic, [len(words)])
-        figures = f"`{run}`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
-        yield Finding(figures, last - first, interval)
-
-
 # -- Siamese CBOW -----------------------------------------------------------------------------------------------------
 
 
@@ -234,11 +219,6 @@ CLAIMS: tuple[tuple[str, str, Callable[[Values, Measurements], Iterator[Finding]
     ("SNLI helps captions most", "Yang et al., section 5", _snli_helps_captions_most),
     ("tuning helps news most", "Yang et al., section 5", _tuning_helps_news_most),
     ("10 % of SNLI gives half of its gain or more", "Yang et al., section 5.1", _a_tenth_gives_most),
-    (
-        "attention is near in the first layer, farther in higher layers",
-        "Yang et al., section 2.3",
-        _first_layer_attends_near,
-    ),
     ("Siamese CBOW beats averaged word2vec on most datasets", "Kenter et al., section 4.1", _siamese_beats_word2vec),
     ("norms of function words are smallest", "Kenter et al., section 4.4", _function_words_have_small_norms),
 )

@@ -1,18 +1,15 @@
 """Measures systems for the report, and caches the measurements in a folder."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder
-from modeling_convsim import ConvSimForMultitask
-from modeling_convsim.encoding import Encoder
 from trainer.data.datasets import DATASET_KINDS, EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
@@ -22,13 +19,12 @@ from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
 from trainer.evaluation.stsb import untuned_scores
-from trainer.report.systems import Sweep, System
+from trainer.report.systems import System
 from trainer.tasks import TASKS
 
 # Evaluators of a head, which a model may lack.
 HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
 HASHED_TOGETHER = 100_000  # rows
-BATCH = 64  # sentences whose attention is measured at a time
 
 
 class Measurements:
@@ -39,8 +35,11 @@ class Measurements:
         sources: name of each dataset -> the trainer's option for it. Scores that a run has measured on the same source
             are not measured again.
         folder: caches the measurements for the next report.
-        systems: the systems.
-        sweeps: sweeps, whose runs are systems too.
+        systems: the systems, and those of which the plan varies a setting.
+
+    Attributes:
+        systems: the systems that stand for themselves.
+        studies: varied setting -> its value in each run, with the system.
     """
 
     def __init__(
@@ -49,12 +48,15 @@ class Measurements:
         sources: dict[str, Any],
         folder: Path,
         systems: Sequence[System] = (),
-        sweeps: Sequence[Sweep] = (),
     ) -> None:
         self.data, self.sources, self.folder = data, sources, folder
-        self.systems, self.sweeps = systems, sweeps
-        self._named = {system.name: system for sweep in sweeps for _, system in sweep.runs}
-        self._named |= {system.name: system for system in systems}
+        self.systems = [system for system in systems if not system.run.varied]
+        self.studies: dict[str, list[tuple[str, System]]] = {}
+        for system in systems:
+            if system.run.varied:
+                setting, value = system.run.varied
+                self.studies.setdefault(setting, []).append((value, system))
+        self._named = {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
         self._data_digests = {name: _digest_rows(splits, name) for name, splits in data.items()}
@@ -141,12 +143,6 @@ class Measurements:
             f"{year} {name}": np.asarray(rows["score"]) for year, sets in years.items() for name, rows in sets.items()
         }
 
-    def attention(self, run: str) -> dict[str, Any]:
-        """`measure_attention` on the sentences of STS-B dev."""
-        system, pairs = self._named[run], self.data["stsb"]["validation"]
-        sentences = list(dict.fromkeys([*pairs["sentence1"], *pairs["sentence2"]]))
-        return self.cached(system, "attention", lambda: measure_attention(self.encoder(system), sentences))
-
     def cached(self, system: System | None, name: str, measure: Callable[[], Any]) -> Any:
         """The value of `measure`, as JSON, for a system, or for the data alone; read from the folder if it is there.
 
@@ -192,46 +188,3 @@ def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:
     if "split" in scores:
         return scores["split"] == "test"
     return evaluator == "sts" or len(scores) > 1
-
-
-@torch.inference_mode()
-def measure_attention(encoder: Any, sentences: Sequence[str]) -> dict[str, Any]:
-    """The attention of a ConvSim Transformer by distance in tokens, the mean over heads.
-
-    Returns:
-        `layers` (layers, distances): the share of a layer's attention at each distance, from 0, with every word of all
-        sentences counted once; `uniform` (distances,): the same for uniform attention over the words of a sentence;
-        `sums` (layers, sentences): the mean distance of each word, summed over a sentence; `words` (sentences,).
-    """
-    distances = encoder.tokenizer.model_max_length
-    layers = torch.zeros(encoder.model.config.num_hidden_layers, distances)
-    uniform, sums, words = torch.zeros(distances), [], []
-    for attention, mask in _attention_of_batches(encoder, sentences):
-        positions = torch.arange(attention.shape[-1])
-        distance = (positions[:, None] - positions).abs()  # (tokens, tokens)
-        for layer, weights in enumerate(attention):  # (batch, tokens, tokens)
-            layers[layer].index_add_(0, distance.flatten(), weights.sum(0).flatten())
-        is_word = mask.float()
-        same = is_word[:, :, None] * is_word[:, None] / is_word.sum(1).clamp(min=1)[:, None, None]
-        uniform.index_add_(0, distance.flatten(), same.sum(0).flatten())
-        sums.append((attention * distance).sum((2, 3)))
-        words.append(mask.sum(1))
-    return {
-        "layers": (layers / layers.sum(1, keepdim=True)).tolist(),
-        "uniform": (uniform / uniform.sum()).tolist(),
-        "sums": torch.cat(sums, dim=1).tolist(),
-        "words": torch.cat(words).tolist(),
-    }
-
-
-def _attention_of_batches(encoder: Encoder, sentences: Sequence[str]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The attention of each batch, mean over heads (layers, batch, tokens, tokens), and its mask (batch, tokens)."""
-    model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
-    for start in range(0, len(sentences), BATCH):
-        batch = encoder.tokenizer(list(sentences[start : start + BATCH]), padding=True, truncation=True,
-                                  return_tensors="pt")  # fmt: skip
-        mask = batch["attention_mask"].bool()
-        output = model(batch["input_ids"], batch["attention_mask"], output_attentions=True)
-        attention = torch.stack([weights.float().mean(1) for weights in output.attentions])
-        # Without the rows of padding; its columns have no weight.
-        yield attention * mask[:, :, None], mask

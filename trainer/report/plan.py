@@ -1,44 +1,68 @@
-"""The plan of a report: a YAML file of the runs to train before the report is written."""
+"""The plan of a report: a YAML file of the runs that it compares, which are trained where they are not finished."""
 
+import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tqdm import tqdm
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder
 from trainer.command_line import parse_arguments
-from trainer.embeddings.__main__ import build_parser as build_embeddings_parser
 from trainer.evaluation.results import read_settings
 from trainer.preset_files import YAML_ERRORS
-from trainer.sweep.plan import PlannedRun, describe_changes, expand_variations, format_options
-from trainer.sweep.runs import Job, run_jobs, threads_per_job
+from trainer.report import word2vec
+from trainer.report.jobs import Job, run_jobs, threads_per_job
+from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
 
 PRESETS = Path(__file__).parents[1] / "presets"
+# What a system is trained on.
+CONVERSATIONS, SNLI, NEIGHBORS, WORDS = "conversations", "SNLI", "neighboring sentences", "words"
+BOTH = f"{CONVERSATIONS} + {SNLI}"
+ROLES = (CONVERSATIONS, BOTH, SNLI, NEIGHBORS, WORDS)
+KINDS = ("train", "embed")
 # Keys of a run beside its kind, with the type of their values.
-KEYS: dict[str, type] = {"options": dict, "sources": list, "vary": list, "needs": list}
+KEYS: dict[str, type] = {"label": str, "role": str, "options": dict, "vary": dict, "needs": list}
+YAML_NAMES: dict[type, str] = {str: "text", dict: "mapping", list: "list"}
 
 
-@dataclass(frozen=True)
-class ReportPlan:
-    """The folder of each run, and a job for each run that is not finished."""
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A run of the plan.
 
-    folders: list[Path]
-    jobs: list[Job]
+    Attributes:
+        name: distinct in the plan; the name of its folder.
+        label: its name in tables.
+        role: one of `ROLES`.
+        folder: the run's folder.
+        command: Python's arguments that train or resume it; empty if it is finished.
+        needs: names of the runs that it uses.
+        method: how word2vec trained it; "" for other runs.
+        varied: the setting that the plan varies, and its value here; None in runs that stand for themselves.
+    """
+
+    name: str
+    label: str
+    role: str
+    folder: Path
+    command: list[str]
+    needs: tuple[str, ...] = ()
+    method: str = ""
+    varied: tuple[str, str] | None = None
 
 
-def read_plan(path: Path) -> ReportPlan:
+def read_plan(path: Path) -> list[PlannedRun]:
     """Read a plan.
 
-    The file has `folder`, where the runs go, and `runs`: NAME -> one of `train: PRESET`, `sweep: PRESET` with `vary`
-    (a list of KEY=A,B) and `embed: METHOD` with `sources`; `options` of that command; and `needs`, the names of the
-    runs that it uses. In options, {folder} stands for `folder`.
+    The file has `folder`, where the runs go, and `runs`: NAME -> `train: PRESET` or `embed: METHOD` of
+    `trainer.report.word2vec`; `label` and `role`, its name in tables and one of `ROLES`; `options` of that command;
+    `needs`, the names of the runs that it uses. With `vary: {SETTING: [VALUE, …]}` it stands for one run of each value.
+    In options, {folder} stands for `folder`.
 
     Raises:
         InputError: the file has another form, or a folder holds a run with other settings.
@@ -50,34 +74,55 @@ def read_plan(path: Path) -> ReportPlan:
     if not isinstance(plan, dict) or not plan.get("folder") or not isinstance(plan.get("runs"), dict):
         raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names")
     folder, entries = Path(str(plan["folder"])), {str(name): entry for name, entry in plan["runs"].items()}
-    jobs = []
+    runs: list[PlannedRun] = []
     for name, entry in entries.items():
         try:
-            kind = _check_entry(entry, entries)
-            options = {key: _insert_folder(value, folder) for key, value in entry.get("options", {}).items()}
-            if command := COMMANDS[kind](entry, options, folder / name):
-                needs = tuple(entry.get("needs", []))
-                jobs.append(Job(name, [sys.executable, *command], folder / f"{name}.log", needs))
+            _check_entry(entry, entries)
+            runs += _runs_of_entry(name, entry, folder)
         except InputError as error:
             raise InputError(f"{path}: {name}: {error}") from error
     try:
         TopologicalSorter({name: entry.get("needs", []) for name, entry in entries.items()}).prepare()
     except CycleError as error:
         raise InputError(f"{path}: these runs need each other: {', '.join(error.args[1][1:])}") from None
-    return ReportPlan([folder / name for name in entries], jobs)
+    return runs
 
 
-def _check_entry(entry: Any, names: Mapping[str, Any]) -> str:
-    """Check the form of a run's entry; returns its kind."""
-    kinds = [kind for kind in COMMANDS if kind in entry] if isinstance(entry, dict) else []
-    if len(kinds) != 1 or set(entry) - {*COMMANDS, *KEYS}:
-        raise InputError(f"expected one of {', '.join(COMMANDS)}, and optionally {', '.join(KEYS)}")
+def _check_entry(entry: Any, entries: Mapping[str, Any]) -> None:
+    """Check the form of a run's entry."""
+    if not isinstance(entry, dict) or sum(kind in entry for kind in KINDS) != 1 or set(entry) - {*KINDS, *KEYS}:
+        raise InputError(f"expected one of {', '.join(KINDS)}, and optionally {', '.join(KEYS)}")
     for key, form in KEYS.items():
-        if not isinstance(entry.get(key, form()), form) or not all(isinstance(one, str) for one in entry.get(key, ())):
-            raise InputError(f"expected {key} to be a {'mapping' if form is dict else 'list of texts'}")
-    if unknown := set(entry.get("needs", [])) - set(names):
+        if not isinstance(entry.get(key, form()), form):
+            raise InputError(f"expected {key} to be a {YAML_NAMES[form]}")
+    if "vary" not in entry and ("label" not in entry or entry.get("role") not in ROLES):
+        raise InputError(f"expected a label, and a role: one of {', '.join(ROLES)}")
+    varied = entry.get("vary", {"": [0]})
+    if len(varied) != 1 or not all(isinstance(values, list) and values for values in varied.values()):
+        raise InputError("expected vary to name one setting and a list of its values")
+    known = {name for name, other in entries.items() if isinstance(other, dict) and "vary" not in other}
+    if unknown := set(entry.get("needs", [])) - known:
         raise InputError(f"needs {', '.join(sorted(unknown))}, which the plan does not have")
-    return kinds[0]
+
+
+def _runs_of_entry(name: str, entry: Mapping[str, Any], folder: Path) -> list[PlannedRun]:
+    options = {key: _insert_folder(value, folder) for key, value in entry.get("options", {}).items()}
+    needs, label, role = tuple(entry.get("needs", [])), entry.get("label", ""), entry.get("role", "")
+    if "embed" in entry:
+        command = _embeddings_command(entry["embed"], options, folder / name)
+        return [PlannedRun(name, label, role, folder / name, command, needs, entry["embed"])]
+    preset = _find_preset(entry["train"])
+    if "vary" not in entry:
+        return [PlannedRun(name, label, role, folder / name, _training_command(preset, options, folder / name), needs)]
+    runs = []
+    ((setting, values),) = entry["vary"].items()
+    for value in values:
+        each = f"{name}/{value}"
+        command = _training_command(preset, {**options, setting: value}, folder / each)
+        runs.append(
+            PlannedRun(each, f"{setting} = {value}", role, folder / each, command, needs, "", (setting, str(value)))
+        )
+    return runs
 
 
 def _insert_folder(value: Any, folder: Path) -> Any:
@@ -86,51 +131,56 @@ def _insert_folder(value: Any, folder: Path) -> Any:
     return value.replace("{folder}", str(folder)) if isinstance(value, str) else value
 
 
-def _training_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> list[str]:
-    """The command that trains or resumes a run; empty if it is finished."""
-    preset = _find_preset(entry["train"])
-    argv = format_options({**options, "output_dir": str(folder)})
-    run = PlannedRun(folder.name, {}, argv, parse_arguments([preset, *argv]))
-    run.check_settings()
-    return [] if run.is_finished else run.command(PRESETS.parent / "run.py", preset)
+def _training_command(preset: str, options: Mapping[str, Any], folder: Path) -> list[str]:
+    """The command that trains a run, or resumes it from its checkpoint; empty if it is finished.
+
+    Raises:
+        InputError: the trainer would refuse the options, or the folder holds a run with other settings.
+    """
+    from trainer.training.model import max_tokens  # imports torch, which takes seconds
+
+    argv = _format_options({**options, "output_dir": str(folder)})
+    arguments, config = parse_arguments([preset, *argv]), folder / "config.yaml"
+    is_finished = (folder / "results.json").is_file() and (folder / "model" / "config.json").is_file()
+    can_resume = config.is_file() and bool(list_checkpoints(folder))
+    if config.is_file() and (can_resume or is_finished):
+        # A setting that is newer than the existing run had its default there. The folder may have been moved.
+        before = {**asdict(type(arguments)()), **read_settings(config)}
+        now = {key: value for key, value in asdict(arguments).items() if key not in (*MAY_CHANGE, "output_dir")}
+        if now["max_tokens"] is None:  # a run records what its encoder reads
+            now["max_tokens"] = before["max_tokens"] if arguments.initialize_from else max_tokens(arguments)
+        _check_settings(folder, before, now)
+    how = {"resume": str(can_resume).lower(), "overwrite": str(not can_resume).lower()}
+    return [] if is_finished else [str(PRESETS.parent / "run.py"), preset, *argv, *_format_options(how)]
 
 
-def _embeddings_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> list[str]:
-    """The command that trains word vectors; empty if they are there."""
-    sources = entry.get("sources", [])
-    if (folder / "results.json").is_file():
-        settings = read_settings(folder / "config.yaml")
-        now = {"method": entry["embed"], "sources": sources, **options}
-        before = {key: settings.get(key, value) for key, value in now.items()}
-        if changed := describe_changes(before, now):
-            raise InputError(f"{folder} has other settings ({changed}): delete it")
-        return []
-    argv = [str(entry["embed"]), *sources, "-o", str(folder)]
-    for name, value in options.items():
-        for item in value if isinstance(value, list) else [value]:
-            argv += [f"--{name}"] if item is True else [f"--{name}", str(item)]
-    build_embeddings_parser().parse_args(argv)  # a mistake shows before any run
-    return ["-m", "trainer.embeddings", *argv]
+def _embeddings_command(method: str, options: Mapping[str, Any], folder: Path) -> list[str]:
+    """The command that trains word vectors; empty if they are there.
+
+    Raises:
+        InputError: the command would refuse the options, or the folder holds a run with other settings.
+    """
+    argv = [str(method), *_format_options({**options, "output_dir": str(folder)})]
+    now = word2vec.settings_of(word2vec.build_parser().parse_args(argv))
+    if not (folder / "results.json").is_file():
+        return ["-m", word2vec.__name__, *argv]
+    _check_settings(folder, read_settings(folder / "config.yaml"), now)
+    return []
 
 
-def _sweep_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path) -> list[str]:
-    """The command of a sweep, which itself skips finished runs."""
-    variations = entry.get("vary", [])
-    if not variations:
-        raise InputError("a sweep needs vary, a list of KEY=A,B")
-    preset, argv = _find_preset(entry["sweep"]), format_options(options)
-    for run in expand_variations(preset, argv, variations, folder):
-        run.check_settings()
-    vary = [word for variation in variations for word in ("--vary", variation)]
-    return ["-m", "trainer.sweep", preset, *vary, "-o", str(folder), *argv]
+def _check_settings(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [f"{key} was {before.get(key)}, is {value}" for key, value in now.items() if before.get(key) != value]
+    if changed:
+        raise InputError(f"{folder} holds a run with other settings ({'; '.join(changed)}): delete it")
 
 
-# Kind of a run -> its command, from the plan's entry, its options and its folder.
-COMMANDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], Path], list[str]]] = {
-    "train": _training_command,
-    "embed": _embeddings_command,
-    "sweep": _sweep_command,
-}
+def _format_options(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of the command line."""
+    options: list[str] = []
+    for name, value in settings.items():
+        items = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
+        options += [f"--{name}", *map(str, items)]
+    return options
 
 
 def _find_preset(name: Any) -> str:
@@ -141,13 +191,13 @@ def _find_preset(name: Any) -> str:
     return str(presets[str(name)])
 
 
-def run_plan(plan: ReportPlan, at_a_time: int) -> dict[str, str]:
-    """Do the jobs of a plan; name -> error message. The output of a run is in NAME.log beside its folder."""
-    for job in plan.jobs:
+def run_plan(runs: Iterable[PlannedRun], at_a_time: int) -> dict[str, str]:
+    """Train the unfinished runs; name -> error message. The output of a run is in NAME.log beside its folder."""
+    jobs = [
+        Job(run.name, [sys.executable, *run.command], run.folder.with_name(f"{run.folder.name}.log"), run.needs)
+        for run in runs
+        if run.command
+    ]
+    for job in jobs:
         make_folder(job.log.parent)
-
-    def print_outcome(job: Job, error: str) -> str:
-        tqdm.write(f"{job.name}: {error or 'done'}")
-        return error
-
-    return run_jobs(plan.jobs, at_a_time, threads_per_job(at_a_time), print_outcome, "runs")
+    return run_jobs(jobs, at_a_time, threads_per_job(at_a_time))

@@ -7,16 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import cosine
-from trainer.evaluation.sts_statistics import sts_set_statistics, wilcoxon
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page
-from trainer.report.systems import AVERAGES, BOTH, CONVERSATIONS, NEIGHBORS, WORDS, Sweep, System
+from trainer.report.plan import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
+from trainer.report.systems import System
 
 SIGNIFICANT = 0.0001  # section 3.3
 DAGGER = "†"
@@ -24,7 +25,6 @@ MIN_POINTS = 5  # of a curve
 MARKERS = "osD^vX"
 LINE_STYLES = ("-", "--", ":")
 COMMON_WORDS = 1_000  # the most frequent words, whose norms are compared
-CANDIDATE_WORDS = 20_000  # the most frequent words, among which neighbors are searched
 LISTED_WORDS = 10
 
 Correlations = Mapping[str, Mapping[str, float]]  # "YEAR NAME" of a dataset -> "pearson", "spearman"
@@ -37,24 +37,23 @@ def write_siamese(page: Page, measurements: Measurements, published: Any) -> Non
     page.heading(2, "Siamese CBOW (Kenter et al., 2016)")
     sets = _find_sets(page, measurements, published["table1"])
     systems = measurements.systems
-    averages = [system for system in systems if system.trained_on == NEIGHBORS]
-    averages += [system for system in systems if system.trained_on == WORDS]
-    encoders = [system for system in systems if system.trained_on in (CONVERSATIONS, BOTH) and system.is_plain]
+    averages = [system for system in systems if system.role == NEIGHBORS]
+    averages += [system for system in systems if system.role == WORDS]
+    encoders = [system for system in systems if system.role in (CONVERSATIONS, BOTH) and system.is_plain]
     correlations = {each.name: _correlate(measurements, each, sets) for each in [*averages, *encoders]}
     _table1(page, measurements, averages, encoders, correlations)
     _published_table1(page, averages, correlations, sets, published)
-    _set_statistics(page, measurements, sets, published["sets"])
     write_curves(page, averages, sets)
-    for sweep in measurements.sweeps:
-        if sweep.setting == "learning_rate":
-            write_learning_rates(page, sweep)
-        elif sweep.setting == "negatives" or sweep.setting.endswith("embedding_size"):
-            runs = sorted(sweep.runs, key=lambda run: float(run[0]))
+    for setting, study in measurements.studies.items():
+        if setting == "learning_rate":
+            write_learning_rates(page, study)
+        elif setting == "negatives" or setting.endswith("embedding_size"):
+            runs = sorted(study, key=lambda run: float(run[0]))
             pearson = {
                 value: {key: each["pearson"] for key, each in _correlate(measurements, system, sets).items()}
                 for value, system in runs
             }
-            figure = ("figure3", "negative examples") if sweep.setting == "negatives" else ("figure4", "dimensions")
+            figure = ("figure3", "negative examples") if setting == "negatives" else ("figure4", "dimensions")
             write_set_scores(page, *figure, pearson)
     _times(page, measurements, [*averages, *encoders], published["table3"])
     write_word_norms(page, measurements, averages, published["words"])
@@ -86,7 +85,7 @@ def _table1(
         "best Pearson's r of a row is bold."
     )
     page.values["siamese_table1"] = []
-    references = [system for system in averages if system.method == "cbow"]
+    references = [system for system in averages if system.run.method == "cbow"]
     for sources in dict.fromkeys(system.sources for system in averages):
         group = [system for system in averages if system.sources == sources]
         page.text(f"**From the same texts: {sources}**")
@@ -95,6 +94,11 @@ def _table1(
     if encoders:
         page.text("**Encoders of conversations**")
         _set_table(page, measurements, encoders, next(iter(references), None), correlations)
+
+
+def wilcoxon(scores: np.ndarray, others: np.ndarray) -> float:
+    """p of the two-sided signed-rank test on the scores (pairs,) of two systems; 1 if all scores are equal."""
+    return 1.0 if np.array_equal(scores, others) else float(stats.wilcoxon(scores, others).pvalue)
 
 
 def _set_table(
@@ -128,8 +132,8 @@ def _set_table(
         {
             "system": system.label,
             "run": system.name,
-            "trained_on": system.trained_on,
-            "method": system.method,
+            "trained_on": system.role,
+            "method": system.run.method or None,
             "sources": system.sources,
             "sets": correlations[system.name],
             "p": p_values.get(system.name, {}),
@@ -159,7 +163,7 @@ def _published_table1(
     table1, table2 = published["table1"], published["table2"]
     ours: dict[str | None, System] = {}
     for system in (system for system in systems if system.sources == systems[0].sources):
-        ours.setdefault("siamese_cbow" if system.trained_on == NEIGHBORS else system.method, system)
+        ours.setdefault("siamese_cbow" if system.role == NEIGHBORS else system.run.method, system)
     columns: dict[str, list[float | None]] = {}
     keys = [key.split() for key in sets]
     for index, (kind, name) in enumerate(zip(table1["systems"], table1["system_names"], strict=True)):
@@ -178,24 +182,6 @@ def _published_table1(
     page.table("siamese_published", ["dataset", *columns], rows, columns)
 
 
-def _set_statistics(page: Page, measurements: Measurements, sets: Sequence[str], published: Any) -> None:
-    page.heading(3, "Statistics of the datasets")
-    page.text(
-        "Words in a sentence, and lexical overlap: the Jaccard index of the distinct words of two sentences. Only "
-        "scored pairs count here; the paper's overlaps include unscored pairs, and the paper does not define overlap."
-    )
-    statistics = sts_set_statistics(measurements.data["sts"])
-    values = {key: statistics[key] for key in sets}
-    rows: list[list[Cell]] = []
-    for key, part in values.items():
-        year, name = key.split()
-        length, overlap = (published[kind].get(year, {}).get(name) for kind in ("length", "overlap"))
-        words = f"{part['length']:.2f} ± {part['length_deviation']:.2f}"
-        theirs = (f"{length:.2f}" if length else "", f"{overlap} %" if overlap else "")
-        rows.append([key, int(part["pairs"]), words, theirs[0], f"{100 * part['overlap']:.0f} %", theirs[1]])
-    page.table("sets", ["dataset", "pairs", "words", "the paper", "overlap", "the paper"], rows, values)
-
-
 def _times(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 3: time")
     sets = [rows for names in measurements.data["sts"].values() for rows in names.values()]
@@ -208,9 +194,9 @@ def _times(page: Page, measurements: Measurements, systems: Sequence[System], pu
         [f"the paper: {name}", "", f"{values[0]:.1f}", f"{1000 * values[1]:.1f}"]
         for name, values in published["rows"].items()
     ]
-    kinds: dict[str, System] = {}  # the first system of each kind; PV-DBOW is in no table of times
-    for system in (system for system in systems if system.method != "pv_dbow"):
-        kinds.setdefault(system.trained_on if system.trained_on in (WORDS, NEIGHBORS) else system.encoder, system)
+    kinds: dict[str, System] = {}  # the first system of each kind
+    for system in systems:
+        kinds.setdefault(system.role if system.role in (WORDS, NEIGHBORS) else system.encoder, system)
     values = {}
     for system in kinds.values():
         measure = partial(_time_pairs, measurements, system, pairs)
@@ -236,7 +222,7 @@ def write_curves(page: Page, systems: Sequence[System], sets: Sequence[str]) -> 
     """Figure 2: Pearson's r on each dataset during training, of the first run that was evaluated often enough."""
     for system in systems:
         points = [row for row in system.metrics if "sts" in row.get("dev", {})]
-        if system.trained_on == NEIGHBORS and len(points) >= MIN_POINTS:
+        if system.role == NEIGHBORS and len(points) >= MIN_POINTS:
             break
     else:
         return
@@ -282,7 +268,7 @@ def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Ma
     page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
 
 
-def write_learning_rates(page: Page, sweep: Sweep) -> None:
+def write_learning_rates(page: Page, study: Sequence[tuple[str, System]]) -> None:
     """A table of the training loss by learning rate."""
     page.heading(3, "The learning rate")
     page.text(
@@ -291,7 +277,7 @@ def write_learning_rates(page: Page, sweep: Sweep) -> None:
     )
     rows: list[list[Cell]] = []
     values = {}
-    for value, system in sorted(sweep.runs, key=lambda run: float(run[0])):
+    for value, system in sorted(study, key=lambda run: float(run[0])):
         losses = [
             next(loss for name, loss in row.items() if name.endswith("/loss"))
             for row in system.metrics
@@ -302,21 +288,15 @@ def write_learning_rates(page: Page, sweep: Sweep) -> None:
     page.table("learning_rate", ["learning rate", "training loss"], rows, values)
 
 
-# -- section 4.4: norms and neighbors of words ------------------------------------------------------------------------
+# -- section 4.4: norms of words --------------------------------------------------------------------------------------
 
 
 def write_word_norms(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
-    """The norms of Siamese CBOW's words, and neighbors of words beside word2vec's; nothing without Siamese CBOW."""
-    ours = next((each for each in systems if each.trained_on == NEIGHBORS and each.encoder == AVERAGES), None)
-    if ours is None:
+    """The words of Siamese CBOW with the smallest and the largest norms; nothing without Siamese CBOW."""
+    system = next((each for each in systems if each.role == NEIGHBORS), None)
+    if system is None:
         return
-    page.heading(3, "Section 4.4: norms and neighbors of words")
-    _norms(page, measurements, ours, published)
-    word2vec = [each for each in systems if each.method in ("skip_gram", "cbow") and each.sources == ours.sources]
-    _neighbors(page, measurements, [ours, *word2vec], published)
-
-
-def _norms(page: Page, measurements: Measurements, system: System, published: Any) -> None:
+    page.heading(3, "Section 4.4: norms of words")
     norms = measurements.cached(system, "norms_of_words", lambda: _measure_norms(measurements.encoder(system)))
     page.text(f"Of the {COMMON_WORDS:,} most frequent words, `{system.name}`:")
     rows: list[list[Cell]] = [
@@ -334,34 +314,6 @@ def _measure_norms(encoder: Any) -> dict[str, Any]:
     by_norm = [words[common[index]] for index in order]
     stop_words = sum(word in ENGLISH_STOP_WORDS for word in by_norm) / len(by_norm)
     return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:], "stop_words": stop_words}
-
-
-def _neighbors(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
-    threshold = published["similarity_above"]
-    rows: list[list[Cell]] = []
-    values: dict[str, dict[str, list[str]]] = {}
-    for word, published_neighbors in published["neighbors"].items():
-        values[word] = {}
-        for system in systems:
-            measure = partial(_measure_neighbors, measurements, system, word, threshold)
-            values[word][system.name] = neighbors = measurements.cached(system, f"near {word}", measure)
-            rows.append([word, system.label, ", ".join(neighbors) or "none"])
-        rows += [[word, f"the paper: {name}", ", ".join(words)] for name, words in published_neighbors.items()]
-    page.text(f"The nearest words with a cosine above {threshold:g}, {LISTED_WORDS} at most:")
-    page.table("neighbors", ["word", "system", "neighbors"], rows, values)
-
-
-def _measure_neighbors(measurements: Measurements, system: System, word: str, threshold: float) -> list[str]:
-    """The nearest words with their cosines, nearest first; none for a word without a vector."""
-    words, vectors = word_vectors(measurements.encoder(system))  # type: ignore[arg-type]
-    words, vectors = words[:CANDIDATE_WORDS], vectors[:CANDIDATE_WORDS]
-    if word not in words:
-        return []
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # (words, dimensions)
-    cosines = unit @ unit[words.index(word)]  # (words,)
-    order = [index for index in np.argsort(-cosines, kind="stable") if words[index] != word]
-    near = [f"{words[index]} {cosines[index]:.2f}" for index in order if cosines[index] > threshold]
-    return near[:LISTED_WORDS]
 
 
 def word_vectors(encoder: Encoder) -> tuple[list[str], np.ndarray]:

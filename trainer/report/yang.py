@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -12,15 +11,13 @@ from matplotlib.figure import Figure
 from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
-from trainer.evaluation.sts_statistics import snli_overlap
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page, format_score
-from trainer.report.systems import NEIGHBORS, TRANSFORMER, WORDS, Sweep, System
+from trainer.report.plan import BOTH, CONVERSATIONS, NEIGHBORS, SNLI, WORDS
+from trainer.report.systems import System
 
 PAPER = "the paper:"
 GENRES = ("all", "captions", "forums", "news")
-DISTANCES = ("0", "1", "2", "3-4", "5-8", "9 or more")
-DISTANCE_STARTS = (0, 1, 2, 3, 5, 9)
 
 
 def write_yang(page: Page, measurements: Measurements, published: Any) -> None:
@@ -38,17 +35,12 @@ def write_yang(page: Page, measurements: Measurements, published: Any) -> None:
         write_scatter(page, measurements, sentence_encoders)
     if "cqa" in data:
         _cqa(page, measurements, published["table6"])
-    if "stsb" in data:
-        for sweep in measurements.sweeps:
-            if sweep.setting == "snli_share":
-                write_snli_shares(page, measurements, sweep, published["figure8"])
-        write_attention(page, measurements)
-    if "stsb" in data and "train" in data.get("snli", {}):
-        _overlap(page, measurements, published["snli_overlap"])
+    if "stsb" in data and (study := measurements.studies.get("snli_share")):
+        write_snli_shares(page, measurements, study, published["figure8"])
 
 
 def _is_sentence_encoder(system: System) -> bool:
-    return system.trained_on not in (WORDS, NEIGHBORS)
+    return system.role not in (WORDS, NEIGHBORS)
 
 
 def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]] = list) -> list[list[Cell]]:
@@ -65,7 +57,7 @@ def _response_prediction(page: Page, measurements: Measurements, published: Any)
     scored = [
         (system.label, system.name, measurements.scores(system, "response_prediction"))
         for system in measurements.systems
-        if not system.settings or "response_prediction" in system.trained_tasks
+        if system.role in (CONVERSATIONS, BOTH)
     ]
     scored += [(LABELS[name], "", measurements.baseline_scores(name, "response_prediction")) for name in BASELINES]
     rows = _published_rows(published, lambda values: [value / 100 for value in values])
@@ -86,7 +78,7 @@ def _snli(page: Page, measurements: Measurements, published: Any) -> None:
     rows = _published_rows(published, lambda values: [values[0] / 100, ""])
     values = []
     for system in measurements.systems:
-        if "snli" in system.trained_tasks and (scores := measurements.scores(system, "snli")):
+        if system.role in (SNLI, BOTH) and (scores := measurements.scores(system, "snli")):
             pairs = system.results.get("run", {}).get("rows", {}).get("snli")
             rows.append([system.label, system.name, format_score(scores, "accuracy"), pairs])
             values.append({"system": system.label, "run": system.name, "training_pairs": pairs, **scores})
@@ -115,7 +107,7 @@ def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
 
 def _stsb_values(measurements: Measurements, system: System) -> list[dict[str, Any]]:
     """The scores of a system, and of the tuned one if it is a sentence encoder, for report.json."""
-    described = {"run": system.name, "trained_on": system.trained_on, "encoder": system.encoder}
+    described = {"run": system.name, "trained_on": system.role, "encoder": system.encoder}
     values = []
     if scores := measurements.scores(system, "stsb"):
         values.append({"system": system.label, **described, "tuned": False, **scores})
@@ -174,21 +166,6 @@ def _score_search_engine(cqa: Any) -> dict[str, Any]:
     return scores
 
 
-def _overlap(page: Page, measurements: Measurements, published: Any) -> None:
-    page.heading(3, "Footnote 9: STS-B pairs that are SNLI training pairs")
-    train = measurements.data["snli"]["train"]
-    counts = snli_overlap(measurements.data["stsb"], train)
-    page.text(
-        f"The number of STS-B pairs that are among our {len(train):,} SNLI training pairs. The paper counts pairs "
-        "among 550,152."
-    )
-    rows: list[list[Cell]] = [
-        [name, published["pairs"][name], part["pairs"], part["sentences"], part["of"]] for name, part in counts.items()
-    ]
-    columns = ["split", f"{PAPER} pairs", "pairs", "pairs with a sentence in SNLI", "of"]
-    page.table("overlap", columns, rows, {"training_pairs": len(train), **counts})
-
-
 def write_scatter(page: Page, measurements: Measurements, systems: Sequence[System]) -> None:
     """Figure 7: predicted against gold scores of STS-B test, a panel for each system."""
     stsb = measurements.data["stsb"]
@@ -212,17 +189,19 @@ def write_scatter(page: Page, measurements: Measurements, systems: Sequence[Syst
     page.plot("figure7", figure, "STS-B test: 5 (1 - arccos(cos) / pi) against the gold score, with density")
 
 
-def write_snli_shares(page: Page, measurements: Measurements, sweep: Sweep, published: Any) -> None:
+def write_snli_shares(
+    page: Page, measurements: Measurements, study: Sequence[tuple[str, System]], published: Any
+) -> None:
     """Figure 8: STS-B against the share of SNLI that the model was trained on."""
     page.heading(3, "Figure 8: the share of SNLI")
     page.text(
-        f"The encoder is a {sweep.runs[0][1].encoder}, trained on shares of the available SNLI training pairs for the "
-        "same number of steps.",
+        f"The encoder (`{study[0][1].settings['model_type']}`) is trained on shares of the available SNLI training "
+        "pairs for the same number of steps.",
         f"In the paper, captions reach {published['captions_at_10']} with 10 % and are flat from "
         f"{published['flat_from']} %.",
     )
     values: list[dict[str, Any]] = []
-    for share, system in sorted(((float(value), system) for value, system in sweep.runs), key=itemgetter(0)):
+    for share, system in sorted(((float(value), system) for value, system in study), key=itemgetter(0)):
         if scores := measurements.scores(system, "stsb"):
             pairs = system.results.get("run", {}).get("rows", {}).get("snli", 0)
             values.append({"share": share, "run": system.name, "training_pairs": pairs, **scores})
@@ -242,27 +221,3 @@ def write_snli_shares(page: Page, measurements: Measurements, sweep: Sweep, publ
     panel.set_ylabel("Pearson's r on STS-B, untuned")
     panel.legend()
     page.plot("figure8", figure, "Pearson's r against the share of SNLI used for training")
-
-
-def write_attention(page: Page, measurements: Measurements) -> None:
-    """A table of each layer's attention by distance, for each Transformer."""
-    systems = [system for system in measurements.systems if system.encoder == TRANSFORMER]
-    if not systems:
-        return
-    page.heading(3, "Attention by distance")
-    page.text(
-        "The share of a layer's attention at each distance in words, and the mean distance: means over heads and words "
-        "of the sentences of STS-B dev. Uniform attention gives all words of a sentence the same share. In the paper, "
-        "the first layer attends to near words, higher layers to words farther away."
-    )
-    rows: list[list[Cell]] = []
-    values: dict[str, Any] = {}
-    for system in systems:
-        measured = measurements.attention(system.name)
-        values[system.name] = {key: measured[key] for key in ("layers", "uniform")}
-        named = [*((str(number), layer) for number, layer in enumerate(measured["layers"], start=1))]
-        for name, shares in [*named, ("uniform", measured["uniform"])]:
-            bins = [sum(shares[start:end]) for start, end in pairwise([*DISTANCE_STARTS, len(shares)])]
-            mean = sum(distance * share for distance, share in enumerate(shares))
-            rows.append([system.label, system.name, name, *bins, mean])
-    page.table("attention", ["system", "run", "layer", *DISTANCES, "mean distance"], rows, values)

@@ -190,7 +190,7 @@ def test_every_text_of_a_step_is_read_in_its_order(monkeypatch, chunk, step, exp
     monkeypatch.setattr(word_vectors, "_CHUNK", chunk)
     bar = SimpleNamespace(counted=[])
     bar.update = bar.counted.append
-    read = list(word_vectors._Texts([tokens(*texts)], list("abcdefghij"), step, False, bar))
+    read = list(word_vectors._Texts([tokens(*texts)], list("abcdefghij"), step, bar))
     assert read == [["abcdefghij"[token] for token in texts[index]] for index in expected]
     assert bar.counted == [len(texts[index]) for index in expected]
 

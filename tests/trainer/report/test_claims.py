@@ -10,7 +10,7 @@ import pytest
 
 from trainer.report.claims import CLAIMS, write_claims
 from trainer.report.page import Page
-from trainer.report.systems import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
+from trainer.report.plan import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 
 REPORT = Path(__file__).resolve().parents[3] / "model_cards" / "report"
 HOLDS, FAILS, OPEN = "holds", "does not hold here", "not decided at this size"
@@ -20,7 +20,6 @@ LSTM = "LSTM and BiLSTM are worse than the Transformer"
 CAPTIONS = "SNLI helps captions most"
 NEWS = "tuning helps news most"
 TENTH = "10 % of SNLI gives half of its gain or more"
-ATTENTION = "attention is near in the first layer, farther in higher layers"
 SIAMESE = "Siamese CBOW beats averaged word2vec on most datasets"
 NORMS = "norms of function words are smallest"
 GENRES = ("captions", "forums", "news")
@@ -29,7 +28,7 @@ GENRES = ("captions", "forums", "news")
 def fake_items(**scores: Any) -> Any:
     """Scores item by item in place of `Measurements`."""
     return SimpleNamespace(
-        response_hits=scores.get, attention=scores.get, sts_scores=scores.get, sts_gold=lambda: scores["gold"],
+        response_hits=scores.get, sts_scores=scores.get, sts_gold=lambda: scores["gold"],
         stsb_scores=lambda run, tuned=False: scores[f"{run}{' tuned' * tuned}"],
         stsb_gold=lambda: (scores["gold"], scores["genres"]),
     )  # fmt: skip
@@ -214,21 +213,6 @@ def test_function_words_have_small_norms_by_the_exact_interval_of_a_proportion(t
         assert claim["low"] == pytest.approx(0.025**0.1 - 0.5)
 
 
-@pytest.mark.parametrize(("first", "last", "verdict"), [(0.5, 0.8, HOLDS), (0.8, 0.5, FAILS), (0.5, 0.501, OPEN)])
-def test_the_first_layer_attends_near_where_its_mean_distance_is_smaller(tmp_path, first, last, verdict):
-    words = np.random.default_rng(0).integers(3, 20, 300)
-    noise = np.random.default_rng(1).normal(scale=0.2, size=(2, 300))
-    noise -= (noise * words).sum(1, keepdims=True) / words.sum()
-    sums = (np.array([[first], [last]]) + noise) * words
-    layers = [[1 - first, first], [0.0, 1.0], [1 - last, last]]
-    items = fake_items(small={"sums": [sums[0], sums[0], sums[1]], "words": words})
-    claims, _ = check(tmp_path, {"attention": {"small": {"layers": layers, "uniform": [0.5, 0.5]}}}, items)
-    (claim,) = claims[ATTENTION]
-    assert claim["verdict"] == verdict and claim["margin"] == pytest.approx(last - first)
-    assert claim["low"] < claim["margin"] < claim["high"]
-    assert claim["figures"] == f"`small`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
-
-
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +221,7 @@ def test_every_claim_without_numbers_is_marked_as_not_measured(tmp_path):
     write_claims(page, fake_items())
     page.save()
     lines = (tmp_path / "README.md").read_text("utf-8").splitlines()
-    every = (TRANSFORMER, LSTM, CAPTIONS, NEWS, TENTH, ATTENTION, SIAMESE, NORMS)
+    every = (TRANSFORMER, LSTM, CAPTIONS, NEWS, TENTH, SIAMESE, NORMS)
     for claim in every:
         (line,) = [line for line in lines if line.startswith(f"| {claim} |")]
         assert "| not measured |" in line and ("Yang et al." in line or "Kenter et al." in line)

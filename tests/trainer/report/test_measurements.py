@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
-from tests.trainer.report.folders import write_model, write_run
+from tests.trainer.report.folders import write_run
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.report import measurements as module
@@ -17,8 +17,6 @@ from trainer.report.measurements import Measurements
 from trainer.report.systems import open_system
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
-TALK = {"response_prediction": 1.0}
-DAN = {"model_type": "convsim_dan"}
 
 
 class CountingLoader:
@@ -51,7 +49,7 @@ def data() -> EvaluationData:
 
 
 def test_scores_are_those_of_the_evaluators_and_measured_once(tmp_path, loader, data):
-    system = open_system(write_run(tmp_path / "run", {"tasks": TALK}))
+    system = write_run(tmp_path / "run")
     expected = evaluate_encoder(loader(str(system.model)), data, "both", ["stsb", "cqa"], intervals=True)
     before = loader.encoded
     measurements = Measurements(data, SOURCES, tmp_path / "measured")
@@ -61,27 +59,27 @@ def test_scores_are_those_of_the_evaluators_and_measured_once(tmp_path, loader, 
     assert measurements.scores(system, "stsb") == expected["stsb"]
     # Another object, as in another call of the command, reads what the first one saved.
     again = Measurements(data, SOURCES, tmp_path / "measured")
-    assert again.scores(open_system(tmp_path / "run"), "stsb") == expected["stsb"]
+    assert again.scores(open_system(system.run), "stsb") == expected["stsb"]
     assert loader.encoded == after and loader.loaded == ["run", "run"]
 
 
 @pytest.mark.parametrize("changed", ["weights", "data"])
 def test_other_weights_or_data_discard_the_measurements(tmp_path, loader, data, changed):
-    folder = write_run(tmp_path / "run", {"tasks": TALK})
-    Measurements(data, SOURCES, tmp_path / "measured").scores(open_system(folder), "stsb")
+    system = write_run(tmp_path / "run")
+    Measurements(data, SOURCES, tmp_path / "measured").scores(system, "stsb")
     before = loader.encoded
     if changed == "weights":
-        (folder / "model" / "model.safetensors").write_text("others")
+        (system.model / "model.safetensors").write_text("others")
     else:
         test = data["stsb"]["test"]
         data = {**data, "stsb": {**data["stsb"], "test": test.select(range(len(test) - 1))}}  # in the same folder
     measurements = Measurements(data, SOURCES, tmp_path / "measured")
-    scores = measurements.scores(open_system(folder), "stsb")
+    scores = measurements.scores(system, "stsb")
     assert loader.encoded > before
-    assert scores == evaluate_encoder(loader(str(folder / "model")), data, "both", ["stsb"], intervals=True)["stsb"]
+    assert scores == evaluate_encoder(loader(str(system.model)), data, "both", ["stsb"], intervals=True)["stsb"]
     # The new measurements have replaced the old ones.
     after = loader.encoded
-    assert measurements.scores(open_system(folder), "stsb") == scores and loader.encoded == after
+    assert measurements.scores(system, "stsb") == scores and loader.encoded == after
 
 
 KNOWN: dict[str, Any] = {
@@ -96,30 +94,30 @@ OPTIONS = {"stsb": "stsb", "cqa": "cqa", "snli": "snli", "sts": "sts", "response
 
 @pytest.mark.parametrize("task", KNOWN)
 def test_scores_of_a_run_on_the_same_source_are_used(tmp_path, loader, data, task):
-    system = open_system(write_run(tmp_path / "run", {"tasks": TALK, **SOURCES}, results=KNOWN))
+    system = write_run(tmp_path / "run", settings=SOURCES, results=KNOWN)
     assert Measurements(data, SOURCES, tmp_path / "measured").scores(system, task) == KNOWN[task]
     assert loader.loaded == []
 
 
 @pytest.mark.parametrize("task", ["stsb", "cqa", "sts", "response_prediction"])
 def test_scores_of_a_run_on_another_source_are_measured_again(tmp_path, loader, data, task):
-    settings = {"tasks": TALK, **SOURCES, OPTIONS[task]: ["other"] if OPTIONS[task] == "pairs" else "other"}
-    system = open_system(write_run(tmp_path / "run", settings, results=KNOWN))
+    settings = {**SOURCES, OPTIONS[task]: ["other"] if OPTIONS[task] == "pairs" else "other"}
+    system = write_run(tmp_path / "run", settings=settings, results=KNOWN)
     scores = Measurements(data, SOURCES, tmp_path / "measured").scores(system, task)
     encoder = FakeEncoder(size=loader.encoders[0].size)
     assert scores == evaluate_encoder(encoder, data, "both", [task], intervals=True)[task]
 
 
 def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: CountingLoader, data: EvaluationData) -> None:
-    system = open_system(write_model(tmp_path / "model", DAN))
+    system = write_run(tmp_path / "run")
     assert Measurements({"stsb": data["stsb"]}, SOURCES, tmp_path / "measured").scores(system, "cqa") is None
     # A fake encoder has no inference classifier.
     assert Measurements(data, SOURCES, tmp_path / "measured").scores(system, "snli") is None
-    assert json.loads((tmp_path / "measured" / "model.json").read_text())["snli"] is None
+    assert json.loads((tmp_path / "measured" / "run.json").read_text())["snli"] is None
 
 
 def test_angles_and_cosines_are_those_of_the_vectors(tmp_path, loader, data):
-    system = open_system(write_model(tmp_path / "model", DAN))
+    system = write_run(tmp_path / "run")
     measurements = Measurements(data, SOURCES, tmp_path / "measured", [system])
     encoder = FakeEncoder(size=loader(str(system.model)).size)
 
@@ -129,8 +127,8 @@ def test_angles_and_cosines_are_those_of_the_vectors(tmp_path, loader, data):
 
     for _ in range(2):  # measured, then read
         expected = -np.arccos(cosines(data["stsb"]["test"]))
-        np.testing.assert_allclose(measurements.stsb_scores("model"), expected, atol=1e-6)
-        scores = measurements.sts_scores("model")
+        np.testing.assert_allclose(measurements.stsb_scores("run"), expected, atol=1e-6)
+        scores = measurements.sts_scores("run")
         assert list(scores) == list(measurements.sts_gold()) == ["2012 MSRpar", "2012 OnWN", "2014 OnWN"]
         for key, similarities in scores.items():
             year, name = key.split()

@@ -1,7 +1,6 @@
 """Plans: the commands of their unfinished runs, and mistakes in one line. The trainer is a stand-in."""
 
 import re
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import yaml
 from data_scripts.files.errors import InputError
 from trainer.command_line import parse_arguments
 from trainer.report import plan as module
-from trainer.report.plan import ReportPlan, read_plan, run_plan
+from trainer.report.plan import PlannedRun, read_plan, run_plan
+from trainer.report.word2vec import build_parser, settings_of
 
 # Records its call, and writes the files of a finished run or fails.
 STAND_IN = """
@@ -40,17 +40,24 @@ def presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PRESETS", folder)
 
 
-def read(folder: Path, **runs: Any) -> ReportPlan:
+LABELED = {"label": "DAN, conversations", "role": "conversations"}
+DAN = {"train": "small", **LABELED}
+
+
+def read(folder: Path, **runs: Any) -> list[PlannedRun]:
     path = folder / "plan.yaml"
     path.write_text(yaml.safe_dump({"folder": str(folder / "runs"), "runs": runs}, sort_keys=False))
     return read_plan(path)
 
 
-def finish(folder: Path, plan: ReportPlan) -> None:
+def unfinished(runs: list[PlannedRun]) -> list[str]:
+    return [run.name for run in runs if run.command]
+
+
+def finish(folder: Path, plan: list[PlannedRun]) -> None:
     """Write the files that the first training run of a plan writes."""
-    (job,) = [job for job in plan.jobs if job.name == folder.name]
-    how = job.command.index("--resume")
-    arguments = parse_arguments(job.command[2:how])
+    (run,) = [run for run in plan if run.folder == folder]
+    arguments = parse_arguments(run.command[1 : run.command.index("--resume")])
     (folder / "model").mkdir(parents=True)
     (folder / "model" / "config.json").write_text("{}")
     (folder / "results.json").write_text("{}")
@@ -64,75 +71,72 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
         "model_config": {"residual": True},
     }
     options |= {"max_steps": 7}
-    plan = read(tmp_path, first={"train": "small"}, second={"train": "small", "options": options, "needs": ["first"]})
-    runs = tmp_path / "runs"
-    assert plan.folders == [runs / "first", runs / "second"]
-    first, second = plan.jobs
-    assert (second.name, second.needs, second.log) == ("second", ("first",), runs / "second.log")
-    trainer = tmp_path / "trainer"
-    assert first.command[:3] == [sys.executable, str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
-    settings = parse_arguments(second.command[2:])
+    first, second = read(tmp_path, first=DAN, second={**DAN, "options": options, "needs": ["first"]})
+    runs, trainer = tmp_path / "runs", tmp_path / "trainer"
+    assert (second.name, second.label, second.role) == ("second", *LABELED.values())
+    assert (second.folder, second.needs) == (runs / "second", ("first",))
+    assert first.command[:2] == [str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
+    settings = parse_arguments(second.command[1:])
     assert settings.initialize_from == str(runs / "first/model") and settings.pairs == [str(runs / "a"), "b"]
     assert settings.model_config == {"hidden_sizes": [16], "residual": True} and settings.max_steps == 7
     assert settings.output_dir == str(runs / "second") and not settings.resume
 
 
-def test_a_sweep_is_a_call_of_the_sweep_command_which_skips_finished_runs(tmp_path: Path) -> None:
-    entry = {
-        "sweep": "small",
-        "vary": ["seed=1,2", "batch_size=4,8"],
-        "options": {"max_steps": 3, "trackers": ["none"]},
-    }
-    (job,) = read(tmp_path, sizes=entry).jobs
-    assert job.command[1:] == [
-        "-m", "trainer.sweep", str(tmp_path / "trainer/presets/small.yaml"), "--vary", "seed=1,2", "--vary",
-        "batch_size=4,8", "-o", str(tmp_path / "runs/sizes"), "--max_steps", "3", "--trackers", "none",
-    ]  # fmt: skip
+def test_a_varied_setting_is_a_run_of_each_value(tmp_path: Path) -> None:
+    entry = {"train": "small", "vary": {"model_config.token_dropout": [0, 0.1]}, "options": {"trackers": ["none"]}}
+    runs = read(tmp_path, dropout=entry)
+    assert [(run.name, run.varied) for run in runs] == [
+        (f"dropout/{value}", ("model_config.token_dropout", value)) for value in ("0", "0.1")
+    ]
+    assert [run.label for run in runs] == ["model_config.token_dropout = 0", "model_config.token_dropout = 0.1"]
+    settings = [parse_arguments(run.command[1:]) for run in runs]
+    assert [each.model_config for each in settings] == [{"hidden_sizes": [16], "token_dropout": v} for v in (0, 0.1)]
+    assert [each.output_dir for each in settings] == [str(run.folder) for run in runs]
 
 
 def test_a_finished_run_is_not_repeated_and_its_folder_stays_in_the_plan(tmp_path: Path) -> None:
-    runs = {"dan": {"train": "small"}, "other": {"train": "small", "needs": ["dan"]}}
+    runs = {"dan": DAN, "other": {**DAN, "needs": ["dan"]}}
     finish(tmp_path / "runs/dan", read(tmp_path, **runs))
     plan = read(tmp_path, **runs)
-    assert [job.name for job in plan.jobs] == ["other"]
-    assert plan.folders == [tmp_path / "runs/dan", tmp_path / "runs/other"]
+    assert unfinished(plan) == ["other"]
+    assert [run.folder for run in plan] == [tmp_path / "runs/dan", tmp_path / "runs/other"]
 
 
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "runs/dan"
-    finish(folder, read(tmp_path, dan={"train": "small"}))
+    finish(folder, read(tmp_path, dan=DAN))
     (folder / "results.json").unlink()
     (folder / "checkpoint-5").mkdir()
-    (job,) = read(tmp_path, dan={"train": "small"}).jobs
-    assert parse_arguments(job.command[2:]).resume
+    (run,) = read(tmp_path, dan=DAN)
+    assert parse_arguments(run.command[1:]).resume
 
 
 def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_path: Path) -> None:
-    finish(tmp_path / "runs/dan", read(tmp_path, dan={"train": "small"}))
+    finish(tmp_path / "runs/dan", read(tmp_path, dan=DAN))
     with pytest.raises(InputError, match=r"plan\.yaml: dan: .*other settings \(max_steps was 1000, is 7\): delete it"):
-        read(tmp_path, dan={"train": "small", "options": {"max_steps": 7}})
+        read(tmp_path, dan={**DAN, "options": {"max_steps": 7}})
     # Settings without effect on the model may differ.
-    assert read(tmp_path, dan={"train": "small", "options": {"log_every": 7}}).jobs == []
+    assert not unfinished(read(tmp_path, dan={**DAN, "options": {"log_every": 7}}))
 
 
 def test_a_run_that_is_older_than_an_option_had_its_default(tmp_path: Path) -> None:
-    folder, runs = tmp_path / "runs/dan", {"dan": {"train": "small"}}
+    folder, runs = tmp_path / "runs/dan", {"dan": DAN}
     finish(folder, read(tmp_path, **runs))
     settings = yaml.safe_load((folder / "config.yaml").read_text())
     for option in ("similarity_scale", "log_every", "snli_share"):  # of a task, and of every run
         del settings[option]
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    assert read(tmp_path, **runs).jobs == []
+    assert not unfinished(read(tmp_path, **runs))
 
 
 def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Path) -> None:
-    first = {"train": "small", "options": {"model_type": "transformer"}}
-    runs = {"first": first, "second": {"train": "small", "options": {"initialize_from": "{folder}/first/model"}}}
+    first = {**DAN, "options": {"model_type": "transformer"}}
+    runs = {"first": first, "second": {**DAN, "options": {"initialize_from": "{folder}/first/model"}}}
     for name in runs:
         finish(tmp_path / "runs" / name, read(tmp_path, **runs))
         config = tmp_path / "runs" / name / "config.yaml"
         config.write_text(config.read_text().replace("max_tokens: null", "max_tokens: 64"))
-    assert read(tmp_path, **runs).jobs == []
+    assert not unfinished(read(tmp_path, **runs))
     first["options"]["max_tokens"] = 32
     with pytest.raises(InputError, match=r"other settings \(max_tokens was 64, is 32\): delete it"):
         read(tmp_path, **runs)
@@ -141,18 +145,25 @@ def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Pa
 def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "runs/vectors"
     folder.mkdir(parents=True)
-    (folder / "results.json").write_text("{}")
-    settings = {"method": "cbow", "sources": ["a"], "min_count": 5, "sentences": None, "sif": False}
+    entry: dict[str, Any] = {
+        "embed": "cbow",
+        **LABELED,
+        "options": {"documents": ["a"], "tokenizer": "b", "min_count": 4},
+    }
+    (run,) = read(tmp_path, vectors=entry)
+    assert run.command[:3] == ["-m", "trainer.report.word2vec", "cbow"] and run.method == "cbow"
+    settings = settings_of(build_parser().parse_args(run.command[2:]))
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    entry = {"embed": "cbow", "sources": ["a"], "options": {"min_count": 5}}
-    assert read(tmp_path, vectors=entry) == ReportPlan([folder], [])
+    (folder / "results.json").write_text("{}")
+    assert unfinished(read(tmp_path, vectors=entry)) == []
     for changed, message in (
         ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
-        ({"sources": ["a", "b"]}, "sources was ['a'], is ['a', 'b']"),
-        ({"options": {"min_count": 3}}, "min_count was 5, is 3"),
-        ({"options": {"sentences": 10, "sif": True}}, "sentences was None, is 10; sif was False, is True"),
+        ({"options": {**entry["options"], "documents": ["a", "c"]}}, "documents was ['a'], is ['a', 'c']"),
+        ({"options": {**entry["options"], "min_count": 3}}, "min_count was 4, is 3"),
     ):
-        with pytest.raises(InputError, match=re.escape(f"vectors: {folder} has other settings ({message})")):
+        with pytest.raises(
+            InputError, match=re.escape(f"vectors: {folder} holds a run with other settings ({message})")
+        ):
             read(tmp_path, vectors=entry | changed)
 
 
@@ -162,16 +173,22 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
         ("folder: [runs", "plan.yaml: not readable as YAML (while parsing a flow sequence"),
         ("folder: runs", "plan.yaml: expected `folder` and `runs`, a mapping of names"),
         ("{folder: runs, runs: [a, b]}", "plan.yaml: expected `folder` and `runs`"),
-        ("{folder: runs, runs: {a: }}", "plan.yaml: a: expected one of train, embed, sweep"),
-        ("{folder: runs, runs: {a: {train: small, sweep: small}}}", "a: expected one of train, embed, sweep"),
+        ("{folder: runs, runs: {a: }}", "plan.yaml: a: expected one of train, embed"),
+        ("{folder: runs, runs: {a: {train: small, embed: cbow}}}", "a: expected one of train, embed"),
         ("{folder: runs, runs: {a: {train: small, options: [x]}}}", "plan.yaml: a: expected options to be a mapping"),
         ("{folder: runs, runs: {a: {train: small, needs: b}, b: {train: small}}}", "a: expected needs to be a list"),
-        ("{folder: runs, runs: {a: {train: small, needs: [b]}}}", "a: needs b, which the plan does not have"),
-        ("{folder: runs, runs: {a: {train: small, needs: [b]}, b: {train: small, needs: [a]}}}",
+        ("{folder: runs, runs: {a: {train: small}}}", "a: expected a label, and a role: one of conversations, "),
+        ("{folder: runs, runs: {a: {train: small, label: x, role: y}}}", "a: expected a label, and a role: one of"),
+        ("{folder: runs, runs: {a: {train: small, label: x, role: SNLI, needs: [b]}}}",
+         "a: needs b, which the plan does not have"),
+        ("{folder: runs, runs: {a: &a {train: small, label: x, role: SNLI, needs: [b]}, b: {<<: *a, needs: [a]}}}",
          "plan.yaml: these runs need each other: "),
-        ("{folder: runs, runs: {a: {train: unknown}}}", "a: there is no preset unknown; expected one of small"),
-        ("{folder: runs, runs: {a: {train: small, options: {max_step: 3}}}}", "plan.yaml: a: command line: "),
-        ("{folder: runs, runs: {a: {sweep: small}}}", "plan.yaml: a: a sweep needs vary, a list of KEY=A,B"),
+        ("{folder: runs, runs: {a: {train: unknown, label: x, role: SNLI}}}",
+         "a: there is no preset unknown; expected one of small"),
+        ("{folder: runs, runs: {a: {train: small, label: x, role: SNLI, options: {max_step: 3}}}}",
+         "plan.yaml: a: command line: "),
+        ("{folder: runs, runs: {a: {train: small, vary: {seed: 3}}}}",
+         "plan.yaml: a: expected vary to name one setting and a list of its values"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_that_names_the_entry(tmp_path: Path, text: str, message: str) -> None:
@@ -184,9 +201,8 @@ def test_a_mistake_is_one_line_that_names_the_entry(tmp_path: Path, text: str, m
 
 
 def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = {"after": {"train": "small", "needs": ["broken"]}, "second": {"train": "small", "needs": ["first"]}}
-    plan = read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"})
-    failures = run_plan(plan, 1)
+    runs = {"after": {**DAN, "needs": ["broken"]}, "second": {**DAN, "needs": ["first"]}, "broken": DAN, "first": DAN}
+    failures = run_plan(read(tmp_path, **runs), 1)
     assert failures == {
         "broken": "failed (exit code 1): error: out of luck",
         "after": "not run: broken failed",
@@ -195,9 +211,7 @@ def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pyt
     assert (tmp_path / "runs/broken.log").read_text() == "error: out of luck\n"
     assert "broken: failed (exit code 1): error: out of luck" in capsys.readouterr().out
     # Finished runs are not repeated; failed runs are.
-    assert {job.name for job in read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"}).jobs} == {
-        "broken", "after",
-    }  # fmt: skip
+    assert set(unfinished(read(tmp_path, **runs))) == {"broken", "after"}
 
 
 def test_the_shipped_plan_has_existing_presets_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,4 +219,4 @@ def test_the_shipped_plan_has_existing_presets_and_options(monkeypatch: pytest.M
     monkeypatch.setattr(module, "PRESETS", package.parent / "presets")
     monkeypatch.chdir("/")  # a folder in which none of its runs exists
     plan = read_plan(package / "small.yaml")
-    assert len(plan.jobs) == len(plan.folders) > 20
+    assert len(unfinished(plan)) == len(plan) > 20

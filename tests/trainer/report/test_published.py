@@ -71,23 +71,10 @@ def test_yang_examples_and_statements_are_the_papers(published: dict[str, Any], 
             f"{row['judgment']} {row['score']:.2f} {row['label']:.1f} S1: {row['sentence1']} S2: {row['sentence2']}"
         )
         assert printed in text and printed in texts["002"]
-    for sentence in [*yang["figure1"]["sentences"], yang["figure1"]["response"]]:
-        assert sentence in text
     shares = yang["figure8"]["shares"]
     assert f"ranging from {shares[0]}% to {shares[-1]}%" in text
     assert f"reaches around {yang['figure8']['captions_at_10']}" in text.replace("$", "")
     assert f"after using {yang['figure8']['flat_from']}%" in text
-    assert f"by about {yang['gains']['captions']}% absolute" in text
-    assert f"is {yang['gains']['captions_tuned']}% absolute higher" in text
-    pairs, overlap = yang["stsb"]["pairs"], yang["snli_overlap"]["pairs"]
-    assert f"train ({pairs['train']:,}), dev ({pairs['dev']:,}) and test ({pairs['test']:,})" in text
-    # The paper swaps the sizes of the two datasets.
-    assert f"{overlap['dev']} out of the {pairs['test']:,} pairs within the STS Benchmark dev" in text
-    assert f"{overlap['test']} out of the {pairs['dev']:,} pairs in the STS Benchmark test" in text
-    for genre, count in yang["stsb"]["test_pairs"].items():
-        assert f"{count} " in text and sum(yang["stsb"]["test_pairs"].values()) == pairs["test"], genre
-    snli = yang["snli"]["pairs"]
-    assert f"train ({snli['train']:,}), dev ({snli['dev']:,}), and test ({snli['test']:,})" in text
 
 
 def kenter_row(name: str, row: dict[str, Any], decimals: tuple[int, ...]) -> str:
@@ -120,29 +107,12 @@ def test_kenter_tables_2_and_3_are_complete(published: dict[str, Any], texts: di
 
 def test_kenter_statements_and_words_are_the_papers(published: dict[str, Any], texts: dict[str, str]) -> None:
     kenter, text = published["kenter2016"], texts["004"]
-    for number in ("sentences", "tokens", "books", "vocabulary"):
-        assert f"{kenter['corpus'][number]:,} " in text
-    assert f"({kenter['corpus']['best_of_20']} out of 20)" in text
-    sets = kenter["sets"]
-    assert f"{sets['length']['2012']['MSRvid']} with a standard deviation of" in text.replace(
-        "de- viation", "deviation"
-    )
-    assert f"of {sets['length_deviation']['2012']['MSRvid']}." in text
-    assert f"2013 SMT, with {sets['length']['2013']['SMT']} words" in text
-    overlap = sets["overlap"]
-    assert overlap["2013"]["FNWN"] == overlap["2015"]["answ-forums"]
-    assert f"2015 answers-forums, which both have {overlap['2013']['FNWN']}% lexical" in text
-    assert f"{overlap['2015']['belief']}% and {overlap['2012']['MSRpar']}% overlap respectively" in text
     words = kenter["words"]
     for tens in (words["smallest_norms"], words["largest_norms"]):
         assert len(set(tens)) == 10
     *smallest, last = words["smallest_norms"]
     assert f"{', '.join(smallest)}, and {last}. At" in text
     assert f"pronouns: {', '.join(words['largest_norms'])}, which" in text
-    assert "her in word2vec space are she, his, my and hers" in text
-    assert words["neighbors"]["her"] == {"word2vec": ["she", "his", "my", "hers"], "siamese_cbow": ["she"]}
-    assert "word2vec finds him as most closely related word, while Siamese CBOW comes up with I and my" in text
-    assert words["neighbors"]["me"] == {"word2vec": ["him"], "siamese_cbow": ["I", "my"]}
 
 
 def test_datasets_of_siamese_cbow_have_our_names(published: dict[str, Any]) -> None:
@@ -151,7 +121,3 @@ def test_datasets_of_siamese_cbow_have_our_names(published: dict[str, Any]) -> N
     assert {year: set(names) for year, names in sets.items()} == {year: set(STS_SETS[year]) for year in YEARS}
     assert sum(map(len, sets.values())) == 20
     assert set(kenter["table2"]["sets"]["2014"]) == set(STS_SETS["2014"])
-    named = [*kenter["sets"]["length"].items(), *kenter["sets"]["overlap"].items()]
-    named += [item for figure in ("figure2", "figure4") for item in kenter[figure]["rising"].items()]
-    for year, names in [*named, *kenter["figure2"]["falling"].items()]:
-        assert set(names) <= set(STS_SETS[year])

@@ -17,25 +17,27 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
 from tests.trainer.evaluation.invented_data import COLORS, THINGS, sts
-from tests.trainer.report.folders import write_run, write_sweep
+from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.report import measurements as module
 from trainer.report.__main__ import PUBLISHED
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
+from trainer.report.plan import NEIGHBORS
+from trainer.report.plan import WORDS as AVERAGES
 from trainer.report.siamese import write_siamese
-from trainer.report.systems import open_folders
+from trainer.report.systems import System
 
 WORDS = [*"the a is : , her she his me my i".split(), *COLORS, *THINGS]
 SIZE = 6
 SETS = {"2012 MSRpar": ("2012", "MSRpar"), "2012 OnWN": ("2012", "OnWN"), "2014 OnWN": ("2014", "OnWN")}
 SOURCES = {"sts": "data/sts"}
-SIAMESE = {"tasks": {"neighbors": 1}, "documents": ["data/books"], "batch_size": 100, "epochs": 5}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "siamese": SIAMESE,
-    "cbow": {"method": "cbow", "sif": False, "sources": ["data/books"]},
-    "skip_gram": {"method": "skip_gram", "sif": False, "sources": ["data/books"]},
-    "dan": {"tasks": {"response_prediction": 1}},
+BOOKS = {"documents": ["data/books"], "batch_size": 100, "epochs": 5}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "siamese": {"label": "Siamese CBOW (books)", "role": NEIGHBORS, "settings": BOOKS},
+    "cbow": {"label": "word2vec CBOW (books)", "role": AVERAGES, "settings": BOOKS, "method": "cbow"},
+    "skip_gram": {"label": "word2vec skip-gram (books)", "role": AVERAGES, "settings": BOOKS, "method": "skip_gram"},
+    "dan": {},
 }
 
 
@@ -97,32 +99,31 @@ def metrics(losses: list[float]) -> list[dict[str, Any]]:
     return rows
 
 
-def sweep(folder: Path, key: str, base: Any, *values: str) -> Path:
-    """A finished study; the loss of a run falls to the number of characters of its value."""
-    rows = [{"run": "base", "varied": {}}, *({"run": value, "varied": {key: value}} for value in values)]
-    for row in rows:
-        config = {"model_type": "convsim_cbow", "embedding_size": base}
-        losses = [1.0] * 18 + [0.1 * len(str(row["run"])), 0.3 * len(str(row["run"]))]
-        write_run(folder / str(row["run"]), SIAMESE | {key: base}, config, metrics=metrics(losses))
-    return write_sweep(folder, rows)
+def study(folder: Path, setting: str, *values: str) -> list[System]:
+    """Finished runs; the loss of a run falls to the number of characters of its value."""
+    systems = []
+    for value in values:
+        losses = [1.0] * 18 + [0.1 * len(value), 0.3 * len(value)]
+        varied = (setting, value)
+        systems.append(write_run(folder / value, "", NEIGHBORS, BOOKS, metrics=metrics(losses), varied=varied))
+    return systems
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, published: Any) -> Iterator[Path]:
     """The report's folder."""
     folder = tmp_path_factory.mktemp("siamese")
-    for name, settings in SETTINGS.items():
-        config = {"model_type": "convsim_dan" if name == "dan" else "convsim_cbow"}
-        write_run(folder / name, settings, config, metrics=metrics([1.0] * 20) if name == "siamese" else None)
-    folders = [folder / name for name in SETTINGS]
-    folders += [sweep(folder / "negatives", "negatives", 2, "1", "10", "5")]
-    folders += [sweep(folder / "dimensions", "model_config.embedding_size", 300, "1200", "50")]
-    folders += [sweep(folder / "rates", "learning_rate", 1.0, "10", "0.0001")]
-    systems, studies = open_folders(folders)
+    systems = [
+        write_run(folder / name, **options, metrics=metrics([1.0] * 20) if name == "siamese" else None)
+        for name, options in SYSTEMS.items()
+    ]
+    systems += study(folder / "negatives", "negatives", "2", "1", "10", "5")
+    systems += study(folder / "dimensions", "model_config.embedding_size", "300", "1200", "50")
+    systems += study(folder / "rates", "learning_rate", "1.0", "10", "0.0001")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", load)
         page = Page(folder / "report")
-        write_siamese(page, Measurements({"sts": sts()}, SOURCES, folder / "measured", systems, studies), published)
+        write_siamese(page, Measurements({"sts": sts()}, SOURCES, folder / "measured", systems), published)
         page.save()
     yield page.folder
 
@@ -133,7 +134,7 @@ def numbers(report: Path) -> dict[str, Any]:
 
 
 def test_correlations_are_those_of_cosines_of_averages(numbers: dict[str, Any]) -> None:
-    assert {row["run"] for row in numbers["siamese_table1"]} == set(SETTINGS)
+    assert {row["run"] for row in numbers["siamese_table1"]} == set(SYSTEMS)
     for row in numbers["siamese_table1"]:
         assert set(row["sets"]) == set(SETS)
         for key, found in row["sets"].items():
@@ -171,7 +172,7 @@ def test_table_1_shows_the_numbers_of_json_and_their_means(report: Path, numbers
             for of, keys in (("2012", ["2012 MSRpar", "2012 OnWN"]), ("all", list(SETS))):
                 mean = np.mean([rows[run]["sets"][key]["pearson"] for key in keys])
                 assert shows(cells[f"mean of {of}"][column], mean)
-    assert shown == set(SETTINGS)
+    assert shown == set(SYSTEMS)
 
 
 def test_published_results_are_beside_ours(report: Path, numbers: dict[str, Any], published: Any) -> None:
@@ -200,13 +201,11 @@ def test_curves_during_training_are_those_of_the_metrics(report: Path, numbers: 
 
 
 @pytest.mark.parametrize(("figure", "values"), [("figure3", ["1", "2", "5", "10"]), ("figure4", ["50", "300", "1200"])])
-def test_a_study_has_each_value_in_order_with_the_base_run(report, numbers, figure, values):
-    base = {"figure3": "2", "figure4": "300"}[figure]
+def test_a_study_has_each_value_in_order(report, numbers, figure, values):
     assert list(numbers[figure]) == values and (report / f"{figure}.png").is_file()
     title = {"figure3": "negative examples", "figure4": "dimensions"}[figure]
     for line, value in zip(table_with(report, title), values, strict=True):
-        run = "base" if value == base else value
-        expected = [np.corrcoef(*cosines(run, key))[0, 1] for key in SETS]
+        expected = [np.corrcoef(*cosines(value, key))[0, 1] for key in SETS]
         assert list(numbers[figure][value].values()) == pytest.approx(expected, abs=1e-5)
         assert line[0] == value and shows(line[1], float(np.mean(expected)))
 
@@ -219,21 +218,3 @@ def test_norms_are_sorted_over_words_of_letters_that_have_a_vector(numbers: dict
     stop_words = sum(word in "the a is her she his me my i".split() for word in expected)
     assert numbers["norms"]["stop_words"] == pytest.approx(stop_words / len(expected))
     assert numbers["norms"]["paper_smallest"] == published["words"]["smallest_norms"]
-
-
-def test_neighbors_of_words_are_those_above_a_cosine_nearest_first(report: Path, numbers: dict[str, Any]) -> None:
-    assert set(numbers["neighbors"]) == {"her", "me"}
-    for word, systems in numbers["neighbors"].items():
-        assert list(systems) == ["siamese", "cbow", "skip_gram"]
-        for name, found in systems.items():
-            table = dict(zip(WORDS, word_table(name)[2:].astype(np.float64), strict=True))
-            near = {
-                other: table[word] @ vector / np.linalg.norm(table[word]) / np.linalg.norm(vector)
-                for other, vector in table.items()
-                if other != word and vector.any()
-            }
-            order = sorted((other for other in near if near[other] > 0.6), key=lambda other: -near[other])
-            assert found == [f"{other} {near[other]:.2f}" for other in order[:10]]
-    assert numbers["neighbors"]["her"]["siamese"][0].startswith("she ")
-    rows = table_with(report, "word", "system")
-    assert ["her", "the paper: word2vec", "she, his, my, hers"] in rows

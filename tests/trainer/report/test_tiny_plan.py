@@ -13,7 +13,7 @@ from tests.trainer.evaluation.invented_data import COLORS, THINGS, write_data_fo
 from tests.trainer.report.reading import table_with
 from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
-from trainer.sweep import runs as processes
+from trainer.report import jobs as processes
 
 PLAN = Path(command.__file__).with_name("tiny.yaml")
 RUNS = Path("runs", "report_tiny")
@@ -64,8 +64,8 @@ def test_a_report_is_a_page_its_values_and_plots_without_local_paths(folder: Pat
     assert set(files) == {"README.md", "report.json", "figure7.png"}
     assert not [name for name, contents in files.items() if str(folder).encode() in contents]
     assert "](figure7.png)" in files["README.md"].decode()
-    tables = {"runs", "table1", "table3", "table5", "table6", "overlap", "siamese_table1", "siamese_published", "sets"}
-    assert set(values) >= tables | {"siamese_table3", "norms", "neighbors", "claims"}
+    tables = {"runs", "table1", "table3", "table5", "table6", "siamese_table1", "siamese_published"}
+    assert set(values) >= tables | {"siamese_table3", "norms", "claims"}
 
 
 def test_every_run_of_the_plan_is_in_the_first_table(folder: Path) -> None:

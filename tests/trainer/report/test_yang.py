@@ -8,24 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from datasets import DatasetDict, concatenate_datasets
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from tests.trainer.evaluation.invented_data import evaluation_data, snli
-from tests.trainer.report.folders import write_run, write_sweep
+from tests.trainer.evaluation.invented_data import evaluation_data
+from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with
 from trainer.data.datasets import EvaluationData
 from trainer.report import measurements as module
 from trainer.report.__main__ import PUBLISHED
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
-from trainer.report.systems import open_folders, open_system
+from trainer.report.plan import BOTH, WORDS
+from trainer.report.systems import System
 from trainer.report.yang import GENRES, write_yang
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
-CONVERSATIONS = {"tasks": {"response_prediction": 1}}
-BOTH = {"tasks": {"response_prediction": 0.8, "snli": 0.2}}
-WORDS = {"method": "skip_gram", "sif": False, "sources": ["data/books"]}
 RUN = {"rows": {"pairs": 1000, "snli": 321}}
 
 
@@ -50,47 +47,43 @@ def published() -> Any:
 
 @pytest.fixture(scope="module")
 def data() -> EvaluationData:
-    """The evaluation datasets; SNLI trains on some of STS-B: a dev pair in the other order, and sentences of test."""
-    made = evaluation_data()
-    dev, test, train = made["stsb"]["validation"][3], made["stsb"]["test"], snli("train")
-    more = [{"premise": dev["sentence2"].upper(), "hypothesis": dev["sentence1"], "label": 0}]
-    more += [{"premise": test[place]["sentence1"], "hypothesis": "something else", "label": 1} for place in (0, 7)]
-    leaky = concatenate_datasets([train, train.from_list(more, features=train.features)])
-    return {**made, "snli": DatasetDict({**made["snli"], "train": leaky})}
+    return evaluation_data()
 
 
 def point(pearson: float) -> dict[str, Any]:
     return {"pearson": pearson, "spearman": 0.0}
 
 
-def shares(folder: Path) -> Path:
-    """A sweep of SNLI's share whose runs have results; the base run has all of it."""
-    rows = [{"run": "base", "varied": {}}]
-    rows += [{"run": share, "varied": {"snli_share": share}} for share in ("0.1", "0", "0.5")]
-    for row in rows:
-        share = 1.0 if row["run"] == "base" else float(str(row["run"]))
+def shares(folder: Path) -> list[System]:
+    """Runs with results that differ in SNLI's share."""
+    systems = []
+    for value in ("1", "0.1", "0", "0.5"):
+        share = float(value)
         scores = {
             split: {"all": point(lift + share / 10), "captions": point(lift + share / 5)}
             for split, lift in (("dev", 0.5), ("test", 0.4))
         }
         run = {"rows": {"pairs": 1000} | ({"snli": round(300 * share)} if share else {})}
-        settings = BOTH | {"snli_share": share, "stsb": SOURCES["stsb"]}
-        write_run(folder / str(row["run"]), settings, results={"stsb": scores, "run": run})
-    return write_sweep(folder, rows)
+        settings, results = {"model_type": "dan", "stsb": SOURCES["stsb"]}, {"stsb": scores, "run": run}
+        varied = ("snli_share", value)
+        systems.append(write_run(folder / value, "", "", settings, results, varied=varied))
+    return systems
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, data: EvaluationData, published: Any) -> Iterator[Path]:
     """The report's folder."""
     folder = tmp_path_factory.mktemp("yang")
-    write_run(folder / "dan", CONVERSATIONS, results={"run": RUN})
-    write_run(folder / "dan_snli", BOTH, results={"run": RUN})
-    write_run(folder / "words", WORDS, {"model_type": "convsim_cbow"})
-    systems, studies = open_folders([folder / name for name in (*ENCODERS, shares(folder / "snli_share").name)])
+    systems = [
+        write_run(folder / "dan", results={"run": RUN}),
+        write_run(folder / "dan_snli", f"DAN, {BOTH}", BOTH, results={"run": RUN}),
+        write_run(folder / "words", "word2vec skip-gram (books)", WORDS, method="skip_gram"),
+        *shares(folder / "snli_share"),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", lambda model: ENCODERS[Path(model).parent.name])
         page = Page(folder / "report")
-        write_yang(page, Measurements(data, SOURCES, folder / "measured", systems, studies), published)
+        write_yang(page, Measurements(data, SOURCES, folder / "measured", systems), published)
         page.save()
         yield page.folder
 
@@ -162,7 +155,7 @@ def test_community_questions_have_the_search_engine_by_hand(numbers: dict[str, A
         assert rows["search engine's order"][split]["map"] == pytest.approx((0.5 + 1) / 2)
 
 
-def test_shares_of_snli_are_in_order_with_the_base_run(report: Path, numbers: dict[str, Any]) -> None:
+def test_shares_of_snli_are_in_order(report: Path, numbers: dict[str, Any]) -> None:
     assert [(row["share"], row["training_pairs"]) for row in numbers["figure8"]] == [
         (0.0, 0), (0.1, 30), (0.5, 150), (1.0, 300),
     ]  # fmt: skip
@@ -171,32 +164,3 @@ def test_shares_of_snli_are_in_order_with_the_base_run(report: Path, numbers: di
         expected = [0.5 + share / 10, 0.5 + share / 5, 0.4 + share / 10, 0.4 + share / 5]
         assert all(map(shows, cells, [share, row["training_pairs"], *expected]))
     assert (report / "figure8.png").is_file() and (report / "figure7.png").is_file()
-
-
-def test_overlap_with_snli_ignores_order_and_case(report: Path, numbers: dict[str, Any]) -> None:
-    assert numbers["overlap"] == {
-        "training_pairs": 33,
-        "dev": {"pairs": 1, "sentences": 1, "of": 30},
-        "test": {"pairs": 0, "sentences": 2, "of": 30},
-    }
-    assert table_with(report, "split") == [["dev", "4", "1", "1", "30"], ["test", "5", "0", "2", "30"]]
-
-
-def test_attention_is_binned_by_distance_beside_uniform(tmp_path, data, published, monkeypatch):
-    first, uniform = [0.1, 0.2, 0.3, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.1, 0.05], [0.5, 0.25, 0.25]
-    read = []
-    measured = {"layers": [first, uniform], "uniform": uniform}
-    monkeypatch.setattr(module, "load_encoder", lambda model: ENCODERS["dan"])
-    monkeypatch.setattr(module, "measure_attention", lambda encoder, texts: read.extend(texts) or measured)
-    system = open_system(write_run(tmp_path / "dan", {"tasks": {"captions": 1}}, {"model_type": "convsim_transformer"}))
-    page = Page(tmp_path / "report")
-    write_yang(page, Measurements({"stsb": data["stsb"]}, SOURCES, tmp_path / "measured", [system]), published)
-    page.save()
-    rows = table_with(page.folder, "system", "run", "layer")
-    assert [row[2] for row in rows] == ["1", "2", "uniform"]
-    expected = [0.1, 0.2, 0.3, 0.15, 0.1, 0.15, sum(place * share for place, share in enumerate(first))]
-    assert all(map(shows, rows[0][3:], expected)) and len(rows[0]) == 10
-    assert all(map(shows, rows[2][3:], [0.5, 0.25, 0.25, 0, 0, 0, 0.75]))
-    assert page.values["attention"] == {"dan": measured}
-    dev = data["stsb"]["validation"]
-    assert sorted(read) == sorted({*dev["sentence1"], *dev["sentence2"]})

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,31 +29,28 @@ class Job:
     needs: tuple[str, ...] = ()
 
 
-def run_jobs(
-    jobs: Iterable[Job], at_a_time: int, threads: int, on_end: Callable[[Job, str], str], unit: str
-) -> dict[str, str]:
-    """Run jobs in their order, as far as their needs allow; show a progress bar. An exception terminates them all.
+def run_jobs(jobs: Iterable[Job], at_a_time: int, threads: int) -> dict[str, str]:
+    """Run jobs in their order, as far as their needs allow, and show what ended. An exception terminates them all.
 
     Args:
         jobs: the jobs; a need that is not among them counts as met.
         at_a_time: how many run side by side.
         threads: OMP_NUM_THREADS of each.
-        on_end: called when a job ends, with "" or its error message; its return value replaces that message.
-        unit: what the progress bar counts.
 
     Returns:
         Name -> error message of each job that failed or could not run.
     """
     waiting, running, failures = list(jobs), dict[Job, subprocess.Popen](), dict[str, str]()
     total = len(waiting)
-    bar = tqdm(total=total, unit=f" {unit}", smoothing=0, disable=not waiting)
+    bar = tqdm(total=total, unit=" runs", smoothing=0, disable=not waiting)
     try:
         while waiting or running:
             _start_ready(waiting, running, failures, at_a_time, threads)
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 code = running.pop(job).returncode
-                if message := on_end(job, f"failed (exit code {code}): {last_line(job.log)}" if code else ""):
-                    failures[job.name] = message
+                if code:
+                    failures[job.name] = f"failed (exit code {code}): {last_line(job.log)}"
+                tqdm.write(f"{job.name}: {failures.get(job.name, 'done')}")
             if done := total - len(waiting) - len(running) - bar.n:
                 bar.update(done)
             time.sleep(POLL_SECONDS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.sweep.runs import Job, last_line, run_jobs, threads_per_job
+from trainer.report.jobs import Job, last_line, run_jobs, threads_per_job
 
 LOG = 'echo "begin $0" >> calls; sleep 0.15; echo "end $0" >> calls'
 
@@ -19,24 +19,12 @@ def job(name: str, *needs: str, script: str = LOG) -> Job:
     return Job(name, ["sh", "-c", script, name], Path(f"{name}.log"), needs)
 
 
-def run(*jobs: Job, at_a_time: int = 1) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """What `run_jobs` returns, and each ended job with its error message."""
-    ended = []
-
-    def on_end(job: Job, error: str) -> str:
-        ended.append((job.name, error))
-        return error
-
-    return run_jobs(jobs, at_a_time, 1, on_end, "runs"), ended
-
-
 def calls() -> list[tuple[str, str]]:
     return [tuple(line.split()) for line in Path("calls").read_text().splitlines()]
 
 
 def test_a_job_starts_when_the_jobs_it_needs_have_ended():
-    failures, ended = run(job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a"), at_a_time=3)
-    assert failures == {} and {name for name, _ in ended} == set("abcd")
+    assert run_jobs([job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a")], 3, 1) == {}
     order = calls()
     for name, needs in (("c", "ab"), ("b", "a")):
         assert all(order.index(("end", need)) < order.index(("begin", name)) for need in needs)
@@ -45,7 +33,7 @@ def test_a_job_starts_when_the_jobs_it_needs_have_ended():
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
 def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
-    run(*map(job, "abcd"), at_a_time=at_a_time)
+    run_jobs(map(job, "abcd"), at_a_time, 1)
     running = most = 0
     for what, _ in calls():
         running += 1 if what == "begin" else -1
@@ -55,7 +43,7 @@ def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
 
 def test_output_is_appended_to_the_log_and_threads_are_set():
     Path("a.log").write_text("before\n")
-    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7, lambda job, error: error, "runs")
+    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7)
     assert Path("a.log").read_text() == "before\n7\nto stderr\n"
 
 

@@ -1,1 +1,0 @@
-"""Word vectors by gensim, the papers' baselines."""

@@ -1,1 +1,0 @@
-"""Many runs: sweeps over settings, their comparison, runs with several seeds."""
