@@ -14,14 +14,23 @@ Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
 FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
 MAX_DATE = 60  # characters of a date with the name of a month
+_COMPACT = re.compile(
+    r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[0-2]\d[0-5]\d(?:[0-5]\d)?)?"
+)  # 20260331
 MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it would be after the year 5138
 
+# Hours before or after UTC; other names are those of several zones.
+_ZONES = {
+    **{"UTC": 0, "UT": 0, "GMT": 0, "Z": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2, "EET": 2},
+    **{"EEST": 3, "MSK": 3, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7},
+    **{"AKST": -9, "AKDT": -8, "HST": -10, "JST": 9, "KST": 9, "AEST": 10, "AEDT": 11, "NZST": 12, "NZDT": 13},
+}
 NUMERIC = re.compile(
     r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?(?:\s?г\.)?"
     r"(?:[,،]?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
     r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
     r"(?:\s*(?P<half>[ap]\.?\s?m\.?|[πμ]\.?\s?μ\.?|[قب]\.?\s?ظ\.?|[صم]|ö[ös]|sa|ch|pt?g)|\s?(?:uhr|ч\.))?)?"
-    r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
+    rf"(?:\s*(?P<zone>(?:UTC|GMT)\s?[+-]\d{{1,2}}(?::?\d\d)?|[+-]\d\d:?\d\d|{'|'.join(_ZONES)}))?",
     re.IGNORECASE,
 )
 # The halves of the day: before the hour in Chinese, Japanese and Korean; after the time in English, Greek, Persian,
@@ -35,12 +44,14 @@ class Dates:
 
     Attributes:
         order: of day, month and year in dates of numbers, one of `ORDERS`; None if no date needs it.
-        readings: how dates were read that are neither seconds nor ISO 8601: a key of `ORDERS`, or milliseconds.
+        readings: how dates were read that are neither seconds nor ISO 8601: a key of `ORDERS`, milliseconds, or digits.
+        is_compact: whether numbers such as 20260331 are dates, which the first number says; None before it.
     """
 
     def __init__(self, order: str | None = None) -> None:
         self.order = order
         self.readings: set[str] = set()
+        self.is_compact: bool | None = None
 
     def seconds(self, value: Any) -> float:
         """A number, or a date (UTC if it has no time zone), in seconds since 1970.
@@ -49,7 +60,9 @@ class Dates:
             BrokenLineError: it is neither.
         """
         try:
-            if isinstance(value, str):
+            if isinstance(value, str | int) and (digits := str(value).strip()).isdecimal():
+                value = self._parse_digits(digits)
+            elif isinstance(value, str):
                 value = self._parse(value.strip())
             elif isinstance(value, date) and not isinstance(value, datetime):
                 value = datetime(value.year, value.month, value.day)
@@ -65,6 +78,18 @@ class Dates:
         raise BrokenLineError(
             "wrong time", f"expected a number or a date such as 2026-03-31, found {type(value).__name__}"
         )
+
+    def _parse_digits(self, digits: str) -> float | datetime:
+        """A number, or a date in digits alone; raises ValueError for a number among such dates."""
+        is_date = _COMPACT.fullmatch(digits) is not None
+        if self.is_compact is None:
+            self.is_compact = is_date
+        if not self.is_compact:
+            return float(digits)
+        if not is_date:
+            raise ValueError(digits)
+        self.readings.add("YYYYMMDD")
+        return datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
 
     def _parse(self, text: str) -> float | datetime:
         for parse in (float, datetime.fromisoformat):
@@ -95,10 +120,28 @@ class Dates:
 
 
 def _zone(text: str | None) -> timezone:
-    if not text or text[0] not in "+-":
+    """The zone of a match of `NUMERIC`: a name, or an offset such as +01:00 or GMT+1; UTC if there is none."""
+    if not text:
         return UTC
-    sign = -1 if text[0] == "-" else 1
-    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))
+    if not (offset := re.search(r"([+-])(\d\d?):?(\d\d)?$", text)):
+        return timezone(timedelta(hours=_ZONES[text.upper()]))
+    ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return timezone(-ahead if offset[1] == "-" else ahead)
+
+
+def _offset(name: str | None, offset: int | None) -> int:
+    """The seconds of a time zone that a date names, or states as an offset.
+
+    Raises:
+        BrokenLineError: it is not known which zone that is.
+    """
+    if offset is None and name is not None:
+        if name.upper() not in _ZONES:
+            raise BrokenLineError(
+                "wrong time", f"the time zone {name} is not known; expected one of {', '.join(_ZONES)}, or +HH:MM"
+            )
+        return _ZONES[name.upper()] * 3600
+    return offset or 0
 
 
 def _parse_words(text: str) -> datetime:
@@ -106,12 +149,13 @@ def _parse_words(text: str) -> datetime:
     # Imported here, because few logs have such dates.
     from dateutil import parser
 
+    text = re.sub(r"(?:UTC|GMT)\s?(?=[+-]\d)", "", text)  # of which the library takes the sign for the opposite
     if len(text) > MAX_DATE or not re.search(r"[^\W\d]{3}", text):
         raise ValueError(text)
     # What the text does not state comes from the default, so two defaults show that nothing is missing.
     defaults = (datetime(2001, 1, 1), datetime(2002, 2, 2))
     try:
-        times = [parser.parse(text, default=default, tzinfos=lambda _, offset: offset or 0) for default in defaults]
+        times = [parser.parse(text, default=default, tzinfos=_offset) for default in defaults]
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # some numbers confuse the library
         raise ValueError(text) from error
     if times[0] != times[1]:

@@ -1,5 +1,6 @@
 """Reads tables of messages or ready pairs: reply links, threads in order, pairs."""
 
+import re
 import shlex
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ from data_scripts.chats.dates import with_dates
 from data_scripts.chats.messages import ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.clean.filters import is_placeholder
-from data_scripts.clean.text import are_html, html_to_text
+from data_scripts.clean.text import are_html, html_to_text, unescape
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.records import DELIMITED, Record, Records, form_of
 from data_scripts.files.texts import BrokenLineError
@@ -26,6 +27,9 @@ COLUMN_NAMES = {
     "source": ("source",),
 }
 
+_BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,32};)")  # in a text that nobody escaped
+
+TEXTS = ("text", "input", "response")
 RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role -> value, number of the row)
 
 
@@ -49,7 +53,8 @@ def read_table(log: ChatLog) -> Items:
         log.detected["texts"] = "HTML"
 
     def parse(values: Record, number: int) -> Message | Pair:
-        values |= {role: html_to_text(values[role]) for role in html if isinstance(values[role], str)}
+        texts = {role: values[role] for role in TEXTS if isinstance(values.get(role), str)}
+        values |= {role: html_to_text(text) if role in html else _unescape(text) for role, text in texts.items()}
         if dates:
             values["time"] = dates.seconds(values["time"])
         return convert(log, values, number)
@@ -119,12 +124,15 @@ def has_columns(log: ChatLog, records: Records) -> bool:
 
 def _html_roles(names: dict[str, str], rows: list[Record]) -> list[str]:
     """The roles whose texts are HTML."""
-    texts = {
-        role: [look_up(row, names[role]) for row in rows] for role in ("text", "input", "response") if role in names
-    }
+    texts = {role: [look_up(row, names[role]) for row in rows] for role in TEXTS if role in names}
     return [
         role for role, values in texts.items() if are_html([each for each in values if each and isinstance(each, str)])
     ]
+
+
+def _unescape(text: str) -> str:
+    """A text as its author wrote it, if the program that made the table escaped texts, as those of tweets are."""
+    return text if _BARE_AMPERSAND.search(text) else unescape(text)
 
 
 def _are_objects(rows: list[Record], name: str) -> bool:

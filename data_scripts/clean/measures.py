@@ -4,7 +4,6 @@ Engines count the characters and letters of some scripts differently, so they ar
 """
 
 import functools
-import html
 import sys
 from collections.abc import Callable
 
@@ -13,21 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_scripts.clean.filters import MAX_CHARACTERS, MIN_LETTERS_PERCENT, PAPER, Filters, is_placeholder
-from data_scripts.clean.text import detect_language, strip_markdown
+from data_scripts.clean.text import detect_language, strip_markdown, unescape
 
 _ASCII_LETTERS = np.array([byte < 128 and chr(byte).isalpha() for byte in range(256)])
 
 
 def measure(text: str, filters: Filters = PAPER) -> tuple[str, int, int]:
-    """The HTML-unescaped text, its number of Unicode characters, and how many of them are letters."""
-    text = html.unescape(text)
+    """The text, its number of Unicode characters, and how many of them are letters."""
     if filters.markdown:
         text = strip_markdown(text)
     return text, len(text), sum(map(str.isalpha, text))
 
 
 def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.StringArray, np.ndarray, np.ndarray]:
-    """`measure` for many texts, none of them null: cleaned texts, and characters and letters, each (texts,) int32."""
+    """`measure` for many texts of Reddit, which are unescaped; none is null.
+
+    Returns:
+        The cleaned texts, and characters and letters, each (texts,) int32.
+    """
     texts = _unescape_column(texts)
     if filters.markdown:
         texts = _replace_where(pc.match_substring_regex(texts, r"\]\(|(?m)^[ \t]{0,3}>"), texts, strip_markdown)
@@ -59,7 +61,7 @@ def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Call
 
 
 def _unescape_column(texts: pa.StringArray) -> pa.StringArray:
-    """`html.unescape` for many texts. Nearly all texts with an `&` hold only Reddit's three entities."""
+    """`unescape` for many texts. Nearly all texts with an `&` hold only Reddit's three entities."""
     escaped = pc.match_substring(texts, "&")
     if not escaped.true_count:
         return texts
@@ -68,9 +70,9 @@ def _unescape_column(texts: pa.StringArray) -> pa.StringArray:
     for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):  # & last: "&amp;lt;" is "&lt;"
         plain = pc.replace_substring(plain, entity, character)
         without = pc.replace_substring(without, entity, "")
-    others = pc.match_substring_regex(without, "&[#0-9A-Za-z]")
+    others = pc.match_substring_regex(without, "&(#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][0-9A-Za-z]+);")
     if others.true_count:
-        unescaped = pa.array(map(html.unescape, originals.filter(others).to_pylist()))
+        unescaped = pa.array(map(unescape, originals.filter(others).to_pylist()))
         plain = pc.replace_with_mask(plain, others, unescaped)
     return pc.replace_with_mask(texts, escaped, plain)
 

@@ -23,7 +23,8 @@ from data_scripts.files.texts import BrokenLineError, TextFile
 SUFFIX, APPLE_FILE = ".mbox", "mbox"
 MAX_BYTES = 1 << 20  # of a mail: its text comes first, and its attachments after that are not needed
 SOURCE = "mail"  # of all mailboxes, because a mail may answer one of another file, such as that of the sent ones
-_START = re.compile(rb"From (?:\S.*\d\d:\d\d|\s*$)")  # Thunderbird may write neither sender nor date
+# With the day of the week, the time and the year; Thunderbird may write neither sender nor date.
+_START = re.compile(rb"From (?:\S.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b.*\d\d:\d\d.*\b\d{4}\b|\s*$)")
 _HEADER = re.compile(rb"[!-9;-~]+:")
 _ID = re.compile(r"<\s*([^<>\s]+)\s*>")
 _QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= )|[^\W\d_]{1,9}>(?=\s))")  # also after the initials or name of the author

@@ -24,6 +24,7 @@ from data_scripts.chats.messages import (
     seconds,
 )
 from data_scripts.chats.sample import Sample
+from data_scripts.clean.text import unescape
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 
@@ -56,21 +57,19 @@ def _read(log: ChatLog) -> Items:
     are another one.
     """
     assert log.sample
-    inner = _find_root(log.sample.members)
+    inner = _find_root(log.sample.members) or ""
     root: Path | zipfile.Path = log.path if log.path.is_dir() else zipfile.Path(log.path)
     root = root / inner if inner else root
     users = _names(root, (USERS_FILE,), log)
     channels = _names(root, CHANNEL_FILES, log)
-    days = sorted(
-        ((folder.name, day.name, day) for folder in root.iterdir() if folder.is_dir() for day in folder.iterdir()),
-        key=lambda entry: entry[:2],
-    )
-    for folder_name, day_name, day in tqdm(days, delay=1, unit="file", desc=log.path.name):
-        if not day_name.endswith(".json"):
+    members = (name.removeprefix(inner).split("/") for name in log.sample.members if name.startswith(inner))
+    days = sorted(parts for parts in members if len(parts) == 2 and parts[1])
+    for folder, day in tqdm(days, delay=1, unit="file", desc=log.path.name):
+        if not day.endswith(".json"):
             log.leave_out("files that are not .json")
             continue
-        messages = log.objects(f"{log.path}/{inner}{folder_name}/{day_name}", _read_list(day, log), "a day")
-        source = f"{log.name}/{folder_name}"
+        messages = log.objects(f"{log.path}/{inner}{folder}/{day}", _read_list(root / folder / day, log), "a day")
+        source = f"{log.name}/{folder}"
         yield from log.parse_each(messages, partial(_parse_message, source, log.channel_gap, users, channels))
 
 
@@ -131,7 +130,7 @@ def _parse_message(
         thread=f"{source}/{thread}" if thread else source,
         speaker=users.get(user, user) or None,
         time=seconds(ts),
-        text=_MARKUP.sub(plain, required_text(message, "text")),
+        text=unescape(_MARKUP.sub(plain, required_text(message, "text"))),
         source=source,
         gap=None if thread else gap,
     )

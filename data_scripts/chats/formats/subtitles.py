@@ -3,7 +3,6 @@
 A text without a name continues what the speaker before it says.
 """
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from data_scripts.chats.formats import Format
 from data_scripts.chats.formats.transcripts import RARE
 from data_scripts.chats.messages import ChatLog, Items, Message
+from data_scripts.clean.text import unescape
 from data_scripts.files.errors import InputError
 
 SUFFIXES = (".vtt", ".srt")
@@ -82,7 +82,7 @@ def _cues(log: ChatLog) -> Iterator[_Cue]:
 
 def _plain(text: str) -> str:
     """The text without tags."""
-    return " ".join(html.unescape(_TAG.sub("", text)).split())
+    return " ".join(unescape(_TAG.sub("", text)).split())
 
 
 def _parts(lines: list[str], names: set[str]) -> Iterator[tuple[str, str]]:

@@ -39,6 +39,13 @@ def at(*parts: int) -> float:
         (None, "Mar 1, 2026 2:05 PM", at(2026, 3, 1, 14, 5)),
         (None, "Sun, 01 Mar 2026 09:00:00 +0100", at(2026, 3, 1, 8)),
         (None, "Tue Oct 31 22:10:47 +0000 2017", at(2017, 10, 31, 22, 10, 47)),
+        (None, "Mar 1, 2026 10:00 AM EST", at(2026, 3, 1, 15)),
+        ("DMY", "01/03/2026 10:00 CEST", at(2026, 3, 1, 8)),
+        ("DMY", "01/03/2026 10:00 GMT+3", at(2026, 3, 1, 7)),
+        (None, "Mar 1, 2026 10:00 UTC-3", at(2026, 3, 1, 13)),
+        (None, "20260301", at(2026, 3, 1)),
+        (None, 20260301, at(2026, 3, 1)),
+        (None, "20260301180507", at(2026, 3, 1, 18, 5, 7)),
         (None, "1772359200", 1772359200),
         (None, 1772359200.5, 1772359200.5),
         (None, "1772359200500", 1772359200.5),  # milliseconds
@@ -84,6 +91,20 @@ def test_what_is_no_date_is_a_wrong_time(order, value):
     with pytest.raises(BrokenLineError) as error:
         Dates(order).seconds(value)
     assert error.value.args[0] == "wrong time"
+
+
+def test_a_time_zone_that_is_not_known_is_refused_by_name():
+    with pytest.raises(BrokenLineError) as error:
+        Dates().seconds("Mar 1, 2026 10:00 AM IST")  # of India, Israel or Ireland
+    assert error.value.args[1].startswith("the time zone IST is not known; expected one of UTC, ")
+
+
+def test_the_first_number_says_whether_digits_are_dates():
+    dates, positions = Dates(), Dates()
+    assert dates.seconds("20260301") == at(2026, 3, 1) and dates.readings == {"YYYYMMDD"}
+    with pytest.raises(BrokenLineError):
+        dates.seconds("20260399")
+    assert [positions.seconds(number) for number in (7, 20260301)] == [7, 20260301]
 
 
 def test_unusual_readings_are_noted():

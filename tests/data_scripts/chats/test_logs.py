@@ -256,7 +256,7 @@ def slack_export(folder: Path) -> Path:
             {
                 **said,
                 "ts": "1704067500.000000",
-                "text": "see <https://x.org/a|this>, <https://y.org>, <#C1>, <#C9|nests>, <@U9>, <!here>, a &amp; b",
+                "text": "see <https://x.org/a|this>, <https://y.org>, <#C1>, <#C9|nests>, <@U9>, <!here>, a &amp; &amp;lt;",
             },
         ],
     )
@@ -291,13 +291,39 @@ def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path, zipp
         path = tmp_path / "team.zip"
     team = log(path)
     thread = "team/birds/1704067200.000100"
-    shown = "see this, https://y.org, #birds, #nests, @U9, @here, a &amp; b"
+    shown = "see this, https://y.org, #birds, #nests, @U9, @here, a & &lt;"
     assert read(team) == [
         Message("1704067200.000100", None, thread, "ann", 1704067200.0001, "@ben when?", "team/birds", None),
         Message("1704067500.000000", None, "team/birds", "ann", 1704067500, shown, "team/birds", CHANNEL_GAP),
         Message("1704153601.000200", None, thread, "ben", 1704153601.0002, "in a day", "team/birds", None),
     ]
     assert team.left_out == {"subtype channel_join": 1, "bot": 2}
+
+
+@pytest.mark.timeout(20)
+def test_a_slack_export_of_many_channels_is_read_in_seconds(tmp_path):
+    day = json.dumps([{"type": "message", "user": "U1", "ts": "1704067200.0", "text": "hi"}])
+    with zipfile.ZipFile(tmp_path / "team.zip", "w") as archive:
+        for number in range(4_000):
+            archive.writestr(f"channel-{number}/2024-01-01.json", day)
+    assert len(read(log(tmp_path / "team.zip"))) == 4_000
+
+
+URL = "https://a.example/?order=1&section=2&copy=3"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("table.csv", f"thread,text\n1,{URL}\n1,a &amp; b &amp;lt;\n", [URL, "a & b &lt;"]),
+        ("table.csv", "thread,text\n1,<p>a &amp;lt; b</p>\n1,<p>c</p>\n", ["a &lt; b", "c"]),
+        ("chat.txt", f"Ann: {URL}\nBen: &amp; is HTML\n", [URL, "&amp; is HTML"]),
+        ("call.srt", f"1\n00:01 --> 00:02\nAnn: {URL}\n\n2\n00:02 --> 00:03\nBen: a &amp; b\n", [URL, "a & b"]),
+    ],
+)
+def test_texts_are_unescaped_once_where_a_program_escaped_them(tmp_path, name, content, texts):
+    (tmp_path / name).write_text(content)
+    assert [message.text for message in read(log(tmp_path / name))] == texts
 
 
 def test_a_tar_of_json_lines_is_one_table(tmp_path):

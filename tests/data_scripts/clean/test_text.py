@@ -1,6 +1,6 @@
 import pytest
 
-from data_scripts.clean.text import are_html, detect_language, html_to_text, languages, strip_markdown
+from data_scripts.clean.text import are_html, detect_language, html_to_text, languages, strip_markdown, unescape
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,18 @@ from data_scripts.clean.text import are_html, detect_language, html_to_text, lan
 )
 def test_links_become_their_labels_and_quoted_lines_are_removed(text, stripped):
     assert strip_markdown(text) == stripped
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("a &amp; b &lt;c&gt; &#39;d&#x27; &eacute;", "a & b <c> 'd' é"),
+        ("/?order=1&section=2&copy=3&reg=4", "/?order=1&section=2&copy=3&reg=4"),
+        ("&amp;lt; &notit; & ;", "&lt; &notit; & ;"),
+    ],
+)
+def test_references_that_end_in_a_semicolon_are_decoded_once(text, plain):
+    assert unescape(text) == plain
 
 
 def test_languages_are_detected_if_there_is_enough_text():

@@ -40,6 +40,12 @@ def mail(
     return message
 
 
+def test_a_paragraph_that_begins_with_from_and_names_times_ends_no_mail(tmp_path):
+    text = f"{START}From: ann@example.org\n\nWhen?\n\nFrom ten on, or between 10:00 and 12:00.\n\nFrom \n\nhi\n"
+    items, _ = read(written(tmp_path / "in.mbox", text))
+    assert [item.text for item in items] == ["When?\nFrom ten on, or between 10:00 and 12:00.", "hi"]
+
+
 def test_a_mailbox_that_the_library_wrote(tmp_path):
     first, second, third = mail(0), mail(1, 0, "Benoît Ô <ben@example.org>"), mail(2, 1)
     first.set_content("Where is the café?\n\nFrom here, is it far?\n")
