@@ -6,7 +6,7 @@ formats/       one format of a chat program a file: what it looks like, and how 
 notices        what WhatsApp writes in place of a message, in its languages
 tables         records with columns that have roles, such as text, speaker and thread
 roles, dates   guess the roles of columns; detect the order of day and month
-nested, cells  conversations within a record, and in the cells of a table, as records of a table
+nested, cells  conversations within a record, and transcripts in the cells of a table, as records of a table
 messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out
 cleaning       strips stored messages of salutations and signatures
 automatic      finds messages that a program sends, which are left out

@@ -159,7 +159,7 @@ def _source_names(files: Sequence[Path]) -> list[str]:
 
 def is_on_hub(path: Path) -> bool:
     """Whether a log is a dataset on the Hub, and not a file or a folder."""
-    return is_hub_name(str(path), (*FORMS, *suffixes(), ".tar", ".zip", *UNPACK, *_REMEDIES))
+    return is_hub_name(str(path), (*FORMS, *suffixes(), ".zip", *UNPACK, *_REMEDIES))
 
 
 def take_sample(log: ChatLog) -> Sample:

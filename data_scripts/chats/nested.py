@@ -15,14 +15,13 @@ from data_scripts.chats.roles import (
     flat_columns,
     guess_roles,
     has_usual_name,
-    is_date,
     is_named,
     look_up,
     plain_name,
     shape_of,
 )
 from data_scripts.chats.tables import default_columns, has_columns
-from data_scripts.files.records import LISTS, SAMPLE_RECORDS, Record, Records, Rows
+from data_scripts.files.records import SAMPLE_RECORDS, Record, Records, Rows
 from data_scripts.files.texts import BrokenLines
 
 MESSAGES = (
@@ -61,8 +60,8 @@ class Messages:
 def find_messages(rows: list[Record]) -> Messages | None:
     """The messages of each record, if there is one column of them.
 
-    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts; or the records are lists. A message
-    is an object with a text, and a speaker or a time unless the list is named like a dialog, or it is a text.
+    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts. A message is an object with a text,
+    and a speaker or a time unless the list is named like a dialog, or it is a text.
     """
     found = []
     columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
@@ -70,11 +69,8 @@ def find_messages(rows: list[Record]) -> Messages | None:
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value if message is not None]
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_RECORDS]
-        if not _is_named(column, MESSAGES):
-            is_list = column == LISTS
-            are_texts = (is_list or is_named(column, "data")) and are_long_texts(messages) and not _are_rows(lists)
-            if not (are_texts or (is_list and objects)):
-                continue
+        if not (_is_named(column, MESSAGES) or (is_named(column, "data") and are_long_texts(messages))):
+            continue
         if not objects:
             found.append(Messages(column, {}, [], {}))
             continue
@@ -86,17 +82,6 @@ def find_messages(rows: list[Record]) -> Messages | None:
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
             found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
     return found[0] if len(found) == 1 else None
-
-
-def _are_rows(lists: list[list[Any]]) -> bool:
-    """Whether lists of texts are the rows of a table: equally long, and a name, number or time at the same place."""
-    if len(lists) < 2 or len({len(values) for values in lists}) > 1:
-        return False
-    return any(
-        all(is_date(value) or len(str(value).split()) == 1 for value in values)
-        or (2 * len(set(map(str, values))) <= len(values) and not are_long_texts(values))
-        for values in zip(*lists, strict=True)
-    )
 
 
 def _is_named(column: str, names: str) -> bool:

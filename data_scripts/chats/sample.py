@@ -106,7 +106,7 @@ class Sample:
         if self.is_on_hub:
             return hub_records(str(self.path))
         is_table = self.form in DELIMITED
-        text = None if self.form in (".parquet", ".tar") else self.text
+        text = None if self.form == ".parquet" else self.text
         return read_records(self.path, text, self.columns if is_table else None, self.streamed)
 
     @cached_property

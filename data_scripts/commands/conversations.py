@@ -26,10 +26,9 @@ detected and reported; if no date shows that order, the file is refused until --
 
 These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, Messenger's
 and Instagram's message_1.json, Google Chat's messages.json, a Slack export (its .zip or folder), DiscordChatExporter's
-JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
-Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines; and transcripts (.txt, .log) with lines such as
-`<ann> hello` or `Ann: hello`, or with the time and the name above the text, subtitles of calls with names (.vtt, .srt),
-and mailboxes (.mbox). A mail may answer one of another file.
+JSON, messages with roles as assistants have them (JSON lines, Parquet), ConvoKit's utterances.jsonl, transcripts (.txt,
+.log) with lines such as `<ann> hello` or `Ann: hello`, or with the time and the name above the text, subtitles of calls
+with names (.vtt, .srt), and mailboxes (.mbox). A mail may answer one of another file.
 
 In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. With
 --repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts

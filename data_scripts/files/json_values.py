@@ -1,18 +1,13 @@
 """Reads the JSON values of a file one by one, each with its location."""
 
 import json
-import tarfile
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import Any
-
-from tqdm import tqdm
 
 from data_scripts.files.documents import JsonReader, NotJsonError
 from data_scripts.files.errors import InputError
-from data_scripts.files.storage import check_unchanged, file_state
-from data_scripts.files.texts import UNREADABLE, BrokenLineError, BrokenLines, TextFile, decode, numbered_lines
+from data_scripts.files.texts import BrokenLineError, BrokenLines, TextFile, decode
 
 JSON_LINES = (".jsonl", ".ndjson")
 
@@ -111,22 +106,3 @@ def _object_parts(text: TextFile, streamed: Streamed) -> Iterator[Any]:
             ) from error
         if not key:
             yield record, ""
-
-
-def tar_values(path: Path, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    """The values on the lines of every .json or .jsonl file in a tar archive."""
-    state = file_state(path)
-    try:
-        with tarfile.open(path, "r|*") as archive, tqdm(delay=1, unit="file", desc=path.name) as bar:
-            for member in archive:
-                bar.update()
-                if not member.isfile():
-                    if not member.isdir():  # what a link names may be outside of the archive
-                        broken.add("link or device", f"{path}/{member.name}", "unpack the archive to read it")
-                elif Path(member.name).suffix not in (*JSON_LINES, ".json"):
-                    broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
-                elif file := archive.extractfile(member):
-                    yield from _values_of_lines(numbered_lines(file, f"{path}/{member.name}"), broken)
-    except (tarfile.TarError, EOFError, *UNREADABLE) as error:
-        raise InputError(f"{path}: not readable to its end as a tar archive ({error}); download it again") from error
-    check_unchanged(path, state)

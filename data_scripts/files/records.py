@@ -29,7 +29,6 @@ from data_scripts.files.json_values import (
     is_object,
     line_values,
     read_object,
-    tar_values,
 )
 from data_scripts.files.storage import check_unchanged, file_state
 from data_scripts.files.texts import (
@@ -47,7 +46,6 @@ DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 SAMPLE_RECORDS = 200
 BATCH_ROWS = 1_000  # of a Parquet file that are held in memory
-LISTS = "JSON list"  # the column of lists that are not fields of an object
 HUB_HELP = (
     "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
     "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
@@ -100,7 +98,7 @@ class Records:
 
 
 def form_of(path: Path) -> str:
-    """The suffix of a file's format, without that of its compression: one of `FORMS`, `.tar`, or another."""
+    """The suffix of a file's format, without that of its compression: one of `FORMS`, or another."""
     return (path.with_suffix("") if path.suffix in UNPACK else path).suffix.lower()
 
 
@@ -114,8 +112,6 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
     Raises:
         InputError: the file is missing, empty or has an unknown suffix.
     """
-    if form_of(path) == ".tar" and path.is_file():
-        return
     check_file(path, forms)
     if form_of(path) not in forms:
         raise InputError(
@@ -130,7 +126,7 @@ def read_records(
     """The records of a file; `rows` counts and leaves out the lines that cannot be read.
 
     Args:
-        path: a file with one of the suffixes in `FORMS`, or `.tar`; text may be compressed.
+        path: a file with one of the suffixes in `FORMS`; text may be compressed.
         text: its content, if it is text; by default UTF-8.
         separated: the columns of a text table; by default commas, or tabs without quoting in a .tsv.
         streamed: lists whose elements are read as they are needed, if a .json file is one object with such a list
@@ -142,8 +138,6 @@ def read_records(
     form = form_of(path)
     if form == ".parquet":
         return _parquet(path)
-    if form == ".tar":
-        return _json_records_of(path, partial(tar_values, path))
     text = text or TextFile.read(path)
     head = text if text.is_whole else _beginning(text)
     if form in DELIMITED:
@@ -287,18 +281,11 @@ def _json_records_of(path: Path, values: Values, head: Values | None = None) -> 
 
 
 def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Rows:
-    """JSON objects; or, if the first value is a list of texts or objects, lists: the column `LISTS`."""
-    has_lists: bool | None = None
     for location, value in values:
-        if has_lists is None:
-            has_lists = isinstance(value, list) and all(isinstance(each, str | dict) for each in value)
-        if has_lists and isinstance(value, list):
-            yield location, {LISTS: value}
-        elif not has_lists and isinstance(value, dict):
+        if isinstance(value, dict):
             yield location, value
         else:
-            expected = "list" if has_lists else "object"
-            broken.add(f"not a JSON {expected}", location, f"found {type(value).__name__}")
+            broken.add("not a JSON object", location, f"found {type(value).__name__}")
 
 
 def _document(text: TextFile, streamed: Streamed) -> Records:

@@ -102,11 +102,11 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if path.is_fifo():
         raise InputError(f"{path}: a pipe, which can be read only once; write it to a file first, and name that file")
+    if ".tar" in path.suffixes[-2:]:
+        raise InputError(f"{path}: an archive of several files; unpack it and name the files in it")
     if path.suffix not in (*forms, *UNPACK):
         known = ", ".join(filter(None, [*forms, *UNPACK]))
         raise InputError(f"{path}: unknown kind of file; expected a name that ends in {known}")
-    if path.with_suffix("").suffix == ".tar":
-        raise InputError(f"{path}: an archive of several files; unpack it and name the files in it")
     if not size:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import tarfile
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +18,6 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def as_tar(name: str, content: bytes) -> bytes:
-    """A .tar with one file."""
-    archive, member = io.BytesIO(), tarfile.TarInfo(name)
-    member.size = len(content)
-    with tarfile.open(fileobj=archive, mode="w") as file:
-        file.addfile(member, io.BytesIO(content))
-    return archive.getvalue()
-
-
 def as_parquet(records: list[dict[str, Any]]) -> bytes:
     """A Parquet file."""
     file = io.BytesIO()
@@ -38,13 +28,6 @@ def as_parquet(records: list[dict[str, Any]]) -> bytes:
 def said(user: str, second: int, text: str, **more: Any) -> dict[str, Any]:
     """A Slack message."""
     return {"type": "message", "user": user, "ts": f"{1577880000 + second}.000100", "text": text, **more}
-
-
-def node(name: str, parent: str | None, role: str, text: Any) -> dict[str, Any]:
-    """A ChatGPT message."""
-    content = {"content_type": "text", "parts": [text]}
-    return {"id": name, "parent": parent, "children": [],
-            "message": {"author": {"role": role}, "content": content, "metadata": {}, "recipient": "all"}}  # fmt: skip
 
 
 # fmt: off
@@ -63,11 +46,6 @@ OPENAI = [{"messages": [
     {"role": "assistant", "content": [{"type": "text", "text": "Hello"}, {"type": "image_url"}]},
 ]}]
 SHAREGPT = [{"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]
-CHATGPT = [{"conversation_id": "c1", "title": "t", "mapping": {
-    "r": {"id": "r", "parent": None, "message": None},
-    "a": node("a", "r", "user", "What is a cat?"), "b": node("b", "a", "assistant", "An animal."),
-    "c": node("c", "b", "assistant", {"text": "A small one."}), "d": node("d", "b", "user", "Thanks \u202eא"),
-}}]
 SLACK = {
     "users.json": as_json([{"id": "U1", "name": "ada"}, {"id": "U2", "name": "bob"}]),
     "channels.json": as_json([{"id": "C1", "name": "general"}]),
@@ -123,8 +101,6 @@ TICKETS = [{"id": 1, "description": "<p>where is it?</p>", "requester_id": 5, "c
     {"author_id": 6, "body": "<p>a note", "created_at": "2026-03-01T00:01:00Z", "public": False},
 ]}]
 TRANSCRIPT = "Ann Lee: hello\nAgent: Note: a\n[10:00:01] Ann Lee: thanks<br>Agent: bye"
-X_MESSAGE = {"messageCreate": {"id": "1", "senderId": "2", "text": "hi", "createdAt": "2026-03-01T00:00:00.500Z"}}
-X_CHATS = [{"dmConversation": {"conversationId": "1-2", "messages": [X_MESSAGE, {"joinConversation": {}}]}}]
 # fmt: on
 WHATSAPP = """\
 13/03/2026, 18:05 - Messages are encrypted. Tap to learn more.
@@ -192,11 +168,9 @@ DOCUMENTS: dict[str, bytes | dict[str, bytes]] = {
     "pairs.jsonl": as_lines(PAIRS),
     "turns.json": as_json(TURNS),
     "turns.parquet": as_parquet(TURNS),
-    "chats.tar": as_tar("chats/day.jsonl", as_lines(CONVOKIT)),
     "utterances.jsonl": as_lines(CONVOKIT),
     "openai.jsonl": as_lines(OPENAI),
     "sharegpt.json": as_json(SHAREGPT),
-    "conversations.json": as_json(CHATGPT),
     "slack.zip": SLACK,
     "discord.json": as_json(DISCORD),
     "telegram.json": as_json(TELEGRAM),
@@ -208,7 +182,6 @@ DOCUMENTS: dict[str, bytes | dict[str, bytes]] = {
     "zendesk.jsonl": as_lines(TICKETS),
     "dialogs.jsonl": as_lines([{"dialog": ["a", "b"]}]),
     "transcripts.jsonl": as_lines([{"log": TRANSCRIPT}, {"log": TRANSCRIPT.replace("Lee", "Low")}]),
-    "direct-messages.js": b"window.YTD.direct_messages.part0 = " + as_json(X_CHATS),
     "whatsapp.txt": WHATSAPP.encode(),
     "irc.log": IRC.encode(),
     "mail.mbox": MAILBOX.encode(),

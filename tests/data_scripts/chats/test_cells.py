@@ -1,4 +1,4 @@
-"""Conversations in the rows of a table: transcripts in cells, and turns in numbered columns."""
+"""Conversations in the rows of a table: transcripts in cells."""
 
 import csv
 import json
@@ -159,22 +159,3 @@ def test_a_table_with_a_shape_of_its_own_is_not_taken_for_transcripts(tmp_path):
     assert [item.text for item in read(tmp_path / "c.jsonl", rows)[0]] == [CALL[0][1], CHAT[0][1]]
     items, _ = read(tmp_path / "c.jsonl", [{"thread": 1, "log": cell(said)} for said in (CALL, CHAT)], text="log")
     assert [item.text for item in items] == [cell(CALL), cell(CHAT)]  # what the user states counts
-
-
-@pytest.mark.parametrize(
-    "names", [("turn1", "turn2", "turn3"), ("Turn_0", "Turn_1", "Turn_2"), ("msg 9", "msg 10", "msg 11")]
-)
-def test_numbered_columns_are_the_turns_of_a_conversation(tmp_path, names):
-    texts = [[text for _, text in said] for said in (CALL, CHAT)]
-    texts.append(["is this one shorter?", "yes, it is", ""])
-    rows = [{"id": number, **dict(zip(names, row, strict=True)), "label": "sad"} for number, row in enumerate(texts)]
-    items, log = read(tmp_path / "c.csv", rows)
-    assert conversations(items) == [[(None, text) for text in row if text] for row in texts]
-    assert log.detected == {"format": f"a conversation in {names[0]} to {names[2]} of each row"}
-
-
-@pytest.mark.parametrize("names", [("turn1", "turn3"), ("sentence1", "sentence2"), ("turn1",)])
-def test_other_columns_are_no_turns(tmp_path, names):
-    rows = [{name: "a text of some words" for name in names} | {"other": "another text of words"}] * 2
-    with pytest.raises(InputError, match="the columns are"):
-        read(tmp_path / "c.jsonl", rows)

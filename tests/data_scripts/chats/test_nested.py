@@ -89,40 +89,6 @@ def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path
     assert "dialog should be a list of texts" in log.broken.examples[0]
 
 
-@pytest.mark.parametrize("name", ["c.jsonl", "c.json"])
-def test_lists_are_conversations(tmp_path, name):
-    texts = [["is this one shorter?", "yes, it is", "good"], ["and this one here?", "no, it is not"], []]
-    items, log = read(tmp_path / name, texts)
-    assert [item.text for item in items] == [text for conversation in texts for text in conversation]
-    assert len({item.thread for item in items}) == 2 and items[2].thread == items[0].thread
-    assert log.detected == {"format": "JSON list of each record (texts)"} and not log.broken.counts
-    greeting = "how may I help you?"
-    greeted = [[greeting, f"I look for number {number}", "that is good"] for number in range(4)]
-    items, log = read(tmp_path / name, greeted)
-    assert [item.text for item in items] == [text for conversation in greeted for text in conversation]
-    spoken = [[{"role": role, "content": text} for role, text in zip("ab", "xy", strict=True)], [], {"role": "a"}]
-    items, log = read(tmp_path / name, spoken)
-    assert [(item.speaker, item.text) for item in items] == [("a", "x"), ("b", "y")]
-    assert log.broken.counts == {"not a JSON list": 1} and "(found dict)" in log.broken.examples[0]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [["Ann", "is this one much shorter?"], ["Ben", "yes, I think that it is"]],
-        [["Ann Lee", "is this one much shorter?"], ["Ben", "yes, I think that it is"]] * 2,
-        [["2026-03-01 17:29", "is this one much shorter?"], ["2026-03-01 17:30", "yes, I think that it is"]],
-        [["is this one shorter?", 1], ["yes, I think it is", 0]],
-        [["cat", "dog"], ["bird"]],
-        [[], []],
-        [3, ["is this one shorter?", "yes, it is"]],
-    ],
-)
-def test_lists_that_are_rows_or_words_are_no_conversations(tmp_path, rows):
-    with pytest.raises(InputError):
-        read(tmp_path / "c.jsonl", rows)
-
-
 def test_turns_with_texts_alone_are_a_conversation_also_in_an_object_of_conversations(tmp_path):
     turns = {name: {"log": [{"text": name, "metadata": {}}, {"text": "b", "metadata": {"a": 1}}]} for name in "xy"}
     for content in (turns, list(turns.values())):

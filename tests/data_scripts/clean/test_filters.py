@@ -154,7 +154,7 @@ def test_measures_of_a_column_equal_those_of_its_texts(offset, length):
 def test_markdown_is_stripped_from_a_column_as_from_its_texts():
     texts = [
         "see [here](http://a.b/c)",
-        "&gt; you said\nI say no",
+        "> you said\nI say no",
         "none",
         "[a](b",
         "x > y",

@@ -1,9 +1,7 @@
 """Records that Python cannot parse, lines without an end, and damaged members of an archive."""
 
-import io
 import json
 import os
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -28,7 +26,7 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
     assert len(items) == 2 and log.broken.counts == {"not JSON": 2}
 
 
-@pytest.mark.parametrize("name", ["chats.csv", "63", "chats.log", "chats.tar"])
+@pytest.mark.parametrize("name", ["chats.csv", "63", "chats.log"])
 def test_a_pipe_is_refused_without_being_opened(tmp_path, name):
     os.mkfifo(tmp_path / name)  # to open it would wait for a writer
     with pytest.raises(InputError, match=rf"{name}: a pipe, .* write it to a file first, and name that file"):
@@ -51,11 +49,6 @@ def write_pairs(path: Path) -> None:
     lines = "\n".join([pair] * COUNT)
     if path.suffix == ".parquet":
         pq.write_table(pa.table({"input": [LONG] * COUNT, "response": ["b"] * COUNT}), path)
-    elif path.suffix == ".tar":
-        with tarfile.open(path, "w") as archive:
-            member = tarfile.TarInfo("a.jsonl")
-            member.size = len(lines)
-            archive.addfile(member, io.BytesIO(lines.encode()))
     else:
         tables = {".csv": f"input,response\n{LONG},b" + f"\n{LONG},b" * COUNT, ".json": f"[{','.join([pair] * COUNT)}]"}
         path.write_text(tables.get(path.suffix, lines), encoding="utf-8")
@@ -71,7 +64,6 @@ def write_pairs(path: Path) -> None:
         (".json", "truncated", "not JSON, after .* complete records"),
         (".parquet", "truncated", "changed while it was read|not readable"),
         (".parquet", "appended", "changed while it was read"),
-        (".tar", "truncated", "changed while it was read|not readable"),
     ],
 )
 def test_an_input_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, suffix, change, message):
