@@ -1,7 +1,7 @@
 """Trains, evaluates and publishes sentence encoders. Each line imports only from those below it.
 
 console                         the script `convsim`, which runs the commands of all packages
-run, seeds                      one run with the settings of a preset; a summary of runs that differ in the seed
+run                             one run with the settings of a preset
 report/                         the papers' tables and figures
 adapt/                          from own chats to an adapted model, a comparison and an index of replies
 embeddings/, export/, sweep/    word vectors with gensim; ONNX and static files; comparisons of many runs

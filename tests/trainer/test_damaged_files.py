@@ -41,7 +41,6 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     commands: dict[str, tuple[Any, ...]] = {
         "publish": ("trainer.publish.__main__", run, "--hub_model_id", "ORG/name", "--dry_run"),
         "export": ("trainer.export.__main__", run, "-o", tmp_path / "export"),
-        "seeds": ("trainer.seeds", run),
         "evaluate": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb", *stsb),
         "evaluate tuned": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb_tuned", *stsb),
     }
@@ -70,9 +69,9 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         ("results.json", '{"stsb": 3}', ["publish"]),
         ("results.json", '{"stsb": {"test": 3}, "run": {}}', ["publish"]),
         ("results.json", '{"leakage": {"pairs": 3}}', ["publish"]),
-        ("config.yaml", "a: [1", ["publish", "export", "seeds"]),
+        ("config.yaml", "a: [1", ["publish", "export"]),
         ("config.yaml", "[1]", ["publish"]),
-        ("config.yaml", "tasks: [1]", ["publish", "export", "seeds"]),
+        ("config.yaml", "tasks: [1]", ["publish", "export"]),
         ("model/config.json", "{", ["publish"]),
     ],
 )

@@ -2,7 +2,7 @@
 
 Or publish a demo page for a published model, with an index of replies, as a Space.
 
-convsim publish runs/NAME --hub_model_id ORG/NAME
+convsim publish runs/NAME --hub_model_id ORG/NAME [--seeds runs/NAME-1 runs/NAME-2]
 convsim publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
 """
 
@@ -19,6 +19,14 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="convsim publish", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument(
         "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run, for example runs/quickstart"
+    )
+    parser.add_argument(
+        "--seeds",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RUN",
+        help="finished runs that differ from RUN in the seed: its results and card get the test scores of all",
     )
     parser.add_argument(
         "--index",
@@ -48,12 +56,15 @@ def run(args: Namespace) -> int:
         InputError: the options do not fit together, what they name is incomplete, or the upload failed.
     """
     # Imported here because they take seconds, which `--help` should not.
+    from trainer.publish.seeds import add_seeds
     from trainer.publish.upload import Destination, publish, publish_page
 
     options = {"public": args.public, "revision": args.revision, "create_pr": args.create_pr}
     if args.run and args.hub_model_id and not (args.index or args.space_id):
+        if args.seeds:
+            add_seeds([args.run, *args.seeds])
         published = publish(args.run, Destination(args.hub_model_id, **options), dry_run=args.dry_run)
-    elif args.index and args.hub_model_id and args.space_id and not args.run:
+    elif args.index and args.hub_model_id and args.space_id and not (args.run or args.seeds):
         space = Destination(args.space_id, **options)
         published = publish_page(args.index, args.hub_model_id, space, dry_run=args.dry_run)
     else:

@@ -1,12 +1,12 @@
 import json
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from data_scripts.files.errors import InputError
-from trainer import seeds
+from trainer.publish import __main__ as publish
+from trainer.publish.seeds import add_seeds
 
 
 def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
@@ -22,9 +22,14 @@ def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
     return folder
 
 
+def scores_of(run: Path) -> dict[str, list[float]]:
+    return json.loads((run / "results.json").read_text())["seeds"]
+
+
 def test_each_test_score_has_a_value_for_each_run(tmp_path):
     runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8), ("c", 2, 0.6))]
-    assert seeds.collect_test_scores(runs) == {
+    add_seeds(runs)
+    assert scores_of(runs[0]) == {
         "response_prediction.p_at_1": [0.35, 0.4, 0.3],
         "stsb.test.all.pearson": [0.7, 0.8, 0.6],
         "stsb.test.news.pearson": [pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.5)],
@@ -32,17 +37,14 @@ def test_each_test_score_has_a_value_for_each_run(tmp_path):
     }
 
 
-def test_the_first_runs_results_and_card_are_rewritten(tmp_path, monkeypatch, capsys):
+def test_publishing_adds_the_scores_of_the_other_runs(tmp_path, monkeypatch):
     runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8))]
-    written = {}
-    monkeypatch.setattr(
-        "trainer.publish.upload.write_run_card",
-        lambda run: written.update(json.loads((run / "results.json").read_text())),
-    )
-    assert seeds.main([str(run) for run in runs]) == 0
+    published = {}
+    monkeypatch.setattr("trainer.publish.upload.publish", lambda run, *_, **__: published.update(scores_of(run)) or "")
+    assert publish.main([str(runs[0]), "--hub_model_id", "ORG/name", "--dry_run", "--seeds", str(runs[1])]) == 0
     results = json.loads((runs[0] / "results.json").read_text())
-    assert results["seeds"]["stsb.test.all.pearson"] == [0.7, 0.8] == written["seeds"]["stsb.test.all.pearson"]
-    assert results["stsb"]["test"]["all"]["pairs"] == 1379 and "0.7000 0.8000" in capsys.readouterr().out
+    assert results["seeds"]["stsb.test.all.pearson"] == [0.7, 0.8] == published["stsb.test.all.pearson"]
+    assert results["stsb"]["test"]["all"]["pairs"] == 1379
     assert "seeds" not in json.loads((runs[1] / "results.json").read_text())
 
 
@@ -50,12 +52,10 @@ def test_the_first_runs_results_and_card_are_rewritten(tmp_path, monkeypatch, ca
     ("seed", "settings", "message"),
     [(1, {"batch_size": 7}, "differs from .* in batch_size"), (0, {}, "have the same seed")],
 )
-def test_runs_with_other_differences_than_the_seed_are_refused(tmp_path, capsys, seed, settings, message):
+def test_runs_with_other_differences_than_the_seed_are_refused(tmp_path, seed, settings, message):
     runs = [finished(tmp_path / "a", 0, 0.7), finished(tmp_path / "b", seed, 0.7, **settings)]
-    assert seeds.main([str(run) for run in runs]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert re.search(message, error)
+    with pytest.raises(InputError, match=message):
+        add_seeds(runs)
 
 
 @pytest.mark.parametrize(("tokenizer", "is_same"), [("{}", True), ("{ }", False), (None, False)])
@@ -69,7 +69,8 @@ def test_a_run_with_the_tokenizer_of_another_differs_in_the_seed_alone(tmp_path,
         if content is not None:
             (run / "model" / "tokenizer.json").write_text(content)
     if is_same:
-        assert seeds.collect_test_scores(runs)["stsb.test.all.pearson"] == [0.7, 0.7]
+        add_seeds(runs)
+        assert scores_of(runs[0])["stsb.test.all.pearson"] == [0.7, 0.7]
     else:
-        with pytest.raises(InputError, match=r"differs from .* in tokenizer_kind, vocab_size, tokenizer;"):
-            seeds.collect_test_scores(runs)
+        with pytest.raises(InputError, match=r"differs from .* in tokenizer;"):
+            add_seeds(runs)

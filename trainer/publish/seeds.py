@@ -1,0 +1,55 @@
+"""The test scores of runs that differ in the seed, in the results and the card of one of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data_scripts.files.errors import InputError
+from trainer.evaluation.results import read_run_results, read_settings, update_results
+from trainer.publish.model_card import read_scores
+
+METRICS = ("pearson", "p_at_1", "map", "accuracy")  # one of each evaluation
+# Settings without effect on a model, and those of the tokenizer, which a run may take from another one.
+IGNORED = {
+    *("seed", "output_dir", "cache_dir", "resume", "overwrite", "trackers", "log_every", "license", "language"),
+    *("push_to_hub", "hub_model_id", "hub_public", "hub_revision", "hub_create_pr"),
+    *("tokenizer", "tokenizer_kind", "vocab_size"),
+}
+
+
+def add_seeds(runs: Sequence[Path]) -> None:
+    """Add the test scores that all runs have to the results of the first: "part.split.subset.metric" -> a value a run.
+
+    Raises:
+        InputError: a run is not finished, two have the same seed, or they differ in another setting.
+    """
+    settings = [read_settings(run / "config.yaml") for run in runs]
+    for run, other in zip(runs, settings, strict=True):
+        keys = settings[0].keys() | other.keys()
+        differing = sorted(key for key in keys - IGNORED if settings[0].get(key) != other.get(key))
+        if _tokenizer(run) != _tokenizer(runs[0]):
+            differing.append("tokenizer")
+        if differing:
+            raise InputError(f"{run}: differs from {runs[0]} in {', '.join(differing)}; expected another seed only")
+    if len({each.get("seed", 0) for each in settings}) < len(runs):
+        raise InputError("two of the runs have the same seed")
+    values = [_test_scores(run, each) for run, each in zip(runs, settings, strict=True)]
+    shared = [name for name in values[0] if all(name in each for each in values)]
+    update_results(runs[0] / "results.json", {"seeds": {name: [each[name] for each in values] for name in shared}})
+
+
+def _tokenizer(run: Path) -> bytes:
+    file = run / "model" / "tokenizer.json"
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
+    results = read_run_results(run / "results.json")
+    values = {}
+    for score in read_scores(results, settings):
+        if score.split.startswith("test") and score.metric in METRICS:
+            # A part with one split has its scores directly under its name.
+            split = "" if "split" in results[score.part] else score.split
+            subset = score.subset or ("all" if score.part.startswith("stsb") else "")
+            values[".".join(filter(None, [score.part, split, subset, score.metric]))] = score.value
+    return values
