@@ -285,16 +285,6 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
     return options
 
 
-_bytes_read: Any  # of all workers together
-
-
-def start_worker(counter: Any) -> None:
-    """Initialize a worker of a pool; `counter` is an integer that all workers and their parent share."""
-    global _bytes_read
-    _bytes_read = counter
-    end_with_parent()
-
-
 def end_with_parent() -> None:
     """Let the parent of this worker process end it: Ctrl+C and a closed terminal, which reach both, are ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -309,9 +299,3 @@ def _exit_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def count_bytes(count: int) -> None:
-    """Add bytes that this worker has read to the shared counter."""
-    with _bytes_read.get_lock():
-        _bytes_read.value += count

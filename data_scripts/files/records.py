@@ -28,9 +28,8 @@ from data_scripts.files.json_values import (
     array_values,
     is_object,
     line_values,
-    read_object,
+    read_document,
 )
-from data_scripts.files.storage import check_unchanged, file_state
 from data_scripts.files.texts import (
     UNPACK,
     UTF8,
@@ -99,7 +98,7 @@ class Records:
 
 def form_of(path: Path) -> str:
     """The suffix of a file's format, without that of its compression: one of `FORMS`, or another."""
-    return (path.with_suffix("") if path.suffix in UNPACK else path).suffix.lower()
+    return (path.with_suffix("") if path.suffix.lower() in UNPACK else path).suffix.lower()
 
 
 def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
@@ -205,8 +204,6 @@ def _parquet(path: Path) -> Records:
 
     from data_scripts.files.parquet import UNREADABLE
 
-    state = file_state(path)
-
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         columns, row = [name for name in names if name in needed], 0
         try:
@@ -220,7 +217,6 @@ def _parquet(path: Path) -> Records:
                     bar.update(len(batch))
         except UNREADABLE as error:
             raise InputError(f"{path}: not readable after {row:,} rows ({error}); download it again") from error
-        check_unchanged(path, state)
 
     try:
         with pq.ParquetFile(path) as file:
@@ -290,5 +286,5 @@ def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Row
 
 def _document(text: TextFile, streamed: Streamed) -> Records:
     """The object that a .json file is; a list in it that is streamed can be read once."""
-    location, record = str(text.path), read_object(text, streamed)
+    location, record = str(text.path), read_document(text, streamed)
     return Records(location, list(record), False, [record], lambda needed, broken: iter([(location, record)]))

@@ -19,13 +19,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.storage import State, check_unchanged, file_state, open_stream
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -37,6 +36,7 @@ UNPACK = {".bz2": "bzip2 -dc", ".zst": "zstd -dc --long=31", ".xz": "xz -dc", ".
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # with EOFError, what reading a damaged file raises
 UTF8 = "utf-8"
 NEWLINE = b"\n"
+MOST_BYTES = 4  # of a character in UTF-8
 CHUNK_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor's caches
 HEAD_BYTES = 1 << 24  # of the beginning of a text file
@@ -102,33 +102,33 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if path.is_fifo():
         raise InputError(f"{path}: a pipe, which can be read only once; write it to a file first, and name that file")
-    if ".tar" in path.suffixes[-2:]:
-        raise InputError(f"{path}: an archive of several files; unpack it and name the files in it")
-    if path.suffix not in (*forms, *UNPACK):
+    if ".tar" in (path.suffix.lower(), path.with_suffix("").suffix.lower()):
+        raise InputError(f"{path}: an archive of several files; unpack it (tar xf) and name the files in it")
+    if path.suffix.lower() not in (*forms, *UNPACK):
         known = ", ".join(filter(None, [*forms, *UNPACK]))
         raise InputError(f"{path}: unknown kind of file; expected a name that ends in {known}")
     if not size:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 
 
-class _Counted(io.RawIOBase):
-    """A file that reports how many bytes are read of it."""
+class _Stream(io.RawIOBase):
+    """A raw stream of what a function reads, which returns at most as many bytes as it is asked for."""
 
-    def __init__(self, raw: BinaryIO, progress: Callable[[int], object]) -> None:
-        self.raw, self.progress = raw, progress
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self.read_bytes = read
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        size = self.raw.readinto(buffer)  # type: ignore[attr-defined]
-        self.progress(size)
-        return size
+        part = self.read_bytes(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
 
 
 @contextmanager
-def _unpacked(path: Path, progress: Callable[[int], object] | None = None) -> Iterator[Any]:
-    """The decompressed stream of a file, whose suffix says how it is compressed; see `read_blocks` for `progress`.
+def _unpacked(path: Path, show_progress: bool = True) -> Iterator[Any]:
+    """The decompressed stream of a file, whose suffix says how it is compressed.
 
     Reading raises EOFError if the file is truncated, or one of `UNREADABLE`.
     """
@@ -138,37 +138,17 @@ def _unpacked(path: Path, progress: Callable[[int], object] | None = None) -> It
         ".gz": lambda file: gzip.GzipFile(fileobj=file),
         ".zst": lambda file: zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: 31}),
     }
-    size, hidden = path.stat().st_size, progress is not None
-    with (
-        open_stream(path) as raw,
-        tqdm(total=size, delay=1, unit="B", unit_scale=True, desc=path.name, disable=hidden) as bar,
-    ):
-        counted = io.BufferedReader(_Counted(raw, progress or bar.update), 1 << 20)
-        yield openers.get(path.suffix, lambda file: file)(counted)
+    bar = {"total": path.stat().st_size, "delay": 1, "desc": path.name, "disable": not show_progress}
+    with path.open("rb") as raw, tqdm.wrapattr(raw, "read", **bar) as counted:
+        yield openers.get(path.suffix.lower(), lambda file: file)(counted)
 
 
-class _Transcoder(io.RawIOBase):
-    """A stream of UTF-8; bytes that are invalid in `encoding` stay, so that whoever reads the lines can count them."""
-
-    def __init__(self, stream: Any, encoding: str) -> None:
-        """Read `stream`, a binary stream of text in `encoding`."""
-        self.stream = stream
-        # Only encodings of a byte per character (and their extensions) can represent invalid bytes as surrogates.
-        self.errors = "replace" if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")) else "surrogateescape"
-        self.decoder = codecs.getincrementaldecoder(encoding)(self.errors)
-        self.pending, self.at_end = b"", False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self.pending and not self.at_end:
-            chunk = self.stream.read(CHUNK_BYTES)
-            self.at_end = not chunk
-            self.pending = self.decoder.decode(chunk, final=self.at_end).encode("utf-8", self.errors)
-        size = min(len(buffer), len(self.pending))
-        buffer[:size], self.pending = self.pending[:size], self.pending[size:]
-        return size
+def _to_utf8(stream: Any, encoding: str) -> Callable[[int], bytes]:
+    """Reads a stream of text as UTF-8; invalid bytes stay, so that whoever reads the lines can count them."""
+    # Only encodings of a byte per character (and their extensions) can represent invalid bytes as surrogates.
+    errors = "replace" if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")) else "surrogateescape"
+    text = io.TextIOWrapper(stream, encoding, errors, newline="")
+    return lambda size: text.read(size // MOST_BYTES).encode(UTF8, errors)
 
 
 def check_encoding(option: str, name: str) -> str:
@@ -192,70 +172,75 @@ class TextFile:
 
     Attributes:
         path: the file, or the .zip that it is in.
-        opened: opens its unpacked bytes.
+        opened: opens its unpacked bytes; by default, the suffix of `path` says how it is compressed.
         head: the first `HEAD_BYTES` of them; fewer if the file is damaged there, which is reported when it is read.
         is_whole: whether `head` is the whole file, which need not be opened again.
         encoding: as Python spells it.
-        state: of the file before its beginning was read; None if it was not read, or is not on a disk.
     """
 
     path: Path
-    opened: Callable[[], AbstractContextManager[BinaryIO]]
+    opened: Callable[[], AbstractContextManager[BinaryIO]] | None = None
     head: bytes = b""
     is_whole: bool = False
     encoding: str = UTF8
-    state: State = None
 
     @classmethod
     def read(cls, path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]] | None = None) -> TextFile:
         """Open a file for its beginning."""
-        opened, state = opened or partial(_unpacked, path), file_state(path)
         head, is_whole = bytearray(), False
         try:
-            with opened() as stream:
+            with opened() if opened else _unpacked(path) as stream:
                 while len(head) < HEAD_BYTES and not is_whole:
                     part = stream.read(min(CHUNK_BYTES, HEAD_BYTES - len(head)))
                     head += part
                     is_whole = not part
         except (EOFError, RuntimeError, *UNREADABLE):
             pass
-        return cls(path, opened, bytes(head), is_whole, state=state)
+        return cls(path, opened, bytes(head), is_whole)
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
         """The content as UTF-8, without a byte order mark.
 
         Raises:
-            InputError: the file cannot be read to its end, changes while it is read, or is UTF-16 and `encoding` is
-                not.
+            InputError: the file cannot be read to its end, or is UTF-16 and `encoding` is not.
         """
-        state = self.state or file_state(self.path)
         try:
-            with nullcontext(io.BytesIO(self.head)) if self.is_whole else self.opened() as raw:
-                converted: Any = raw if self.encoding == UTF8 else _Transcoder(raw, self.encoding)
-                stream = io.BufferedReader(converted, CHUNK_BYTES)
+            with self._open_bytes() as raw:
+                stream = io.BufferedReader(
+                    _Stream(raw.read if self.encoding == UTF8 else _to_utf8(raw, self.encoding)), CHUNK_BYTES
+                )
                 if self.encoding == UTF8 and stream.peek(2)[:2] in _UTF16:
                     raise InputError(f"{self.path}: UTF-16, expected UTF-8; {CONVERT}")
                 if stream.peek(3).startswith(codecs.BOM_UTF8):
                     stream.read(3)
                 yield stream
-            check_unchanged(self.path, state)
         except EOFError as error:
-            unpack = f"{UNPACK.get(self.path.suffix, '')} {self.path.name} > {self.path.stem}.part"
+            unpack = f"{UNPACK.get(self.path.suffix.lower(), '')} {self.path.name} > {self.path.stem}.part"
             raise InputError(
                 f"{self.path}: the archive is truncated; download it again, or unpack its readable part (`{unpack}`, "
                 "with the suffix of its form: .jsonl, .tsv) and name that file"
             ) from error
         except UNREADABLE as error:
-            kind = self.path.suffix if self.path.suffix in UNPACK else "plain"
+            kind = self.path.suffix if self.path.suffix.lower() in UNPACK else "plain"
             raise InputError(
                 f"{self.path}: not a readable {kind} file ({error}); check its suffix, or download it again"
             ) from error
 
+    def _open_bytes(self) -> AbstractContextManager[Any]:
+        if self.is_whole:
+            return nullcontext(io.BytesIO(self.head))
+        return self.opened() if self.opened else _unpacked(self.path)
+
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """(file:line, the line's bytes without the newline, as UTF-8) of each line."""
         with self.open() as stream:
-            yield from numbered_lines(stream, str(self.path))
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(line) > MAX_LINE_BYTES:
+                    raise _too_long(f"{self.path}:{number}")
+                yield f"{self.path}:{number}", line.removesuffix(NEWLINE)
 
 
 def _too_long(location: str) -> InputError:
@@ -263,18 +248,8 @@ def _too_long(location: str) -> InputError:
     return InputError(f"{location}: a line of more than {limit}, which is the limit; split the line, or remove it")
 
 
-def numbered_lines(stream: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield (name:number, line without the newline) of a stream."""
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise _too_long(f"{name}:{number}")
-        yield f"{name}:{number}", line.removesuffix(NEWLINE)
-
-
 def read_blocks(
-    path: Path, forms: tuple[str, ...], progress: Callable[[int], object] | None = None
+    path: Path, forms: tuple[str, ...], show_progress: bool = True
 ) -> Iterator[tuple[int, int, memoryview]]:
     """Yield (number of the first line, lines, bytes of complete lines) of a text file in blocks of about `BLOCK_BYTES`.
 
@@ -282,7 +257,7 @@ def read_blocks(
 
     Args:
         path, forms: as for `check_file`; the last suffix says how the file is compressed.
-        progress: called with the number of bytes read from the file, as they are read; by default a bar shows them.
+        show_progress: whether to show a bar.
 
     Raises:
         InputError: as for `check_file`; or the file is truncated, or not what its suffix says.
@@ -290,7 +265,7 @@ def read_blocks(
     check_file(path, forms)
     number, held = 1, 0
     buffer = bytearray(BLOCK_BYTES + CHUNK_BYTES)
-    with TextFile(path, partial(_unpacked, path, progress)).open() as stream:
+    with TextFile(path, partial(_unpacked, path, show_progress)).open() as stream:
         read = -1
         while read:
             if held > MAX_LINE_BYTES:
@@ -310,25 +285,6 @@ def read_blocks(
                 number, held = number + lines, held - end
 
 
-def split_lines(path: Path, number: int, block: memoryview) -> Iterator[tuple[str, bytes]]:
-    """(file:line, the line's bytes without the newline) of a block of `read_blocks`; its first line has the number."""
-    lines = bytes(block).split(NEWLINE)
-    if not lines[-1]:
-        lines.pop()
-    for line_number, line in enumerate(lines, start=number):
-        yield f"{path}:{line_number}", line
-
-
-def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield (file:line, the line's bytes without the newline, as UTF-8) of a text file; see `check_file` for `forms`.
-
-    Raises:
-        InputError: as for `check_file`, or the file cannot be read to its end.
-    """
-    check_file(path, forms)
-    yield from TextFile(path, partial(_unpacked, path)).lines()
-
-
 def text_lines(path: Path, forms: tuple[str, ...] = TEXT_FORMS) -> Iterator[tuple[str, str]]:
     r"""(file:line, text) of each line of a UTF-8 file, plain or compressed, without \n or \r\n.
 
@@ -337,7 +293,8 @@ def text_lines(path: Path, forms: tuple[str, ...] = TEXT_FORMS) -> Iterator[tupl
     Raises:
         InputError: a line is not UTF-8, or the file cannot be read to its end.
     """
-    return decoded_lines(read_lines(path, forms))
+    check_file(path, forms)
+    return decoded_lines(TextFile(path).lines())
 
 
 def decoded_lines(lines: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:

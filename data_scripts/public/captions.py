@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.datasets import split_from_name
 from data_scripts.files.errors import InputError
-from data_scripts.files.json_values import read_object
+from data_scripts.files.json_values import read_document
 from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
@@ -68,7 +68,7 @@ def _parallel_captions(name: str, files: list[Path]) -> Iterator[Caption]:
 
 def _coco_captions(path: Path) -> Iterator[Caption]:
     number = 0
-    annotations = read_object(TextFile.read(path), [("annotations", frozenset())]).get("annotations", ())
+    annotations = read_document(TextFile.read(path), [("annotations", frozenset())]).get("annotations", ())
     for number, annotation in enumerate(annotations, start=1):
         yield _coco_caption(annotation, f"{path}: annotation {number}")
     if not number:

@@ -6,10 +6,9 @@ window of Zstandard (2 GiB in Pushshift's dumps).
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.files.command_line import count_bytes, start_worker
+from data_scripts.files.command_line import end_with_parent
 from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
@@ -43,9 +42,7 @@ HUB_BATCH = 10_000  # rows of a dataset on the Hub that are converted together
 FORMAT = 5  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
-def write_comments(
-    dump: Path, output: Path, filters: Filters = PAPER, progress: Callable[[int], object] | None = None
-) -> BrokenLines:
+def write_comments(dump: Path, output: Path, filters: Filters = PAPER, show_progress: bool = True) -> BrokenLines:
     """Convert a dump to Parquet with the columns of `comment_schema`; returns the lines that are not a comment.
 
     `body` is HTML-unescaped (and without Markdown, if the filters ask for it), `characters` its length in Unicode
@@ -53,7 +50,7 @@ def write_comments(
     title as the body.
 
     The metadata of the file identify the dump and hold the counts of the lines that were left out, so that
-    `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
+    `convert_dumps` recognizes it.
 
     Raises:
         InputError: the dump cannot be read to its end (see `read_blocks`), or contains no comment.
@@ -62,7 +59,7 @@ def write_comments(
     # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
     # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
     with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
-        for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
+        for number, lines, block in read_blocks(dump, DUMP_FORMS, show_progress):
             table = parser.parse(block, lines)
             writer.add_table(parser.parse_lines(dump, number, block, broken) if table is None else table)
         if not writer.added:
@@ -172,12 +169,10 @@ def _finished(output: Path, fingerprint: str) -> BrokenLines | None:
 def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, filters: Filters, total: int
 ) -> dict[Path, BrokenLines]:
-    context = get_context("spawn")
-    read = context.Value("q", 0)
+    pool = ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), end_with_parent)
     try:
-        with ProcessPoolExecutor(min(workers, len(todo)), context, start_worker, (read,)) as executor:
-            convert = partial(write_comments, progress=count_bytes)
-            return _convert_together(executor, todo, filters, total, convert, lambda: read.value)
+        with pool:
+            return _convert_together(pool, todo, filters, total)
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
@@ -190,22 +185,16 @@ def _convert_together(
     todo: list[tuple[Path, Path]],
     filters: Filters,
     total: int,
-    convert: Callable[[Path, Path, Filters], BrokenLines] = write_comments,
-    count_read: Callable[[], int] | None = None,
 ) -> dict[Path, BrokenLines]:
-    """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each.
-
-    `count_read` returns the bytes that were read, for the progress bar; by default, those of complete dumps count.
-    """
-    futures = {executor.submit(convert, dump, output, filters): dump for dump, output in todo}
-    waiting, left_out = set(futures), dict[Path, BrokenLines]()
+    """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each."""
+    futures = {executor.submit(write_comments, *each, filters, show_progress=False): each[0] for each in todo}
+    left_out: dict[Path, BrokenLines] = {}
     try:
         with tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar:
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.2, return_when="FIRST_COMPLETED")
-                left_out |= {futures[future]: future.result() for future in done}
-                read = count_read() if count_read else sum(dump.stat().st_size for dump in left_out)
-                bar.update(read - bar.n)
+            for future in as_completed(futures):
+                dump = futures[future]
+                left_out[dump] = future.result()
+                bar.update(dump.stat().st_size)
     except BaseException:
         # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends.
         executor.shutdown(cancel_futures=True)

@@ -1,7 +1,7 @@
 """Parses dumps of Reddit (Pushshift's, arctic-shift's): converts blocks of JSON lines to tables of comments."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from data_scripts.clean.filters import Filters
 from data_scripts.clean.measures import measure_column, measure_language
-from data_scripts.files.texts import BrokenLineError, BrokenLines, decode, split_lines
+from data_scripts.files.texts import BrokenLineError, BrokenLines, decode
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # a decompressed dump is named RC_2015-01
@@ -104,10 +104,11 @@ class DumpParser:
             block: complete lines.
             broken: counts the lines that are not a comment.
         """
-        return self.measure(*self._columns(list(self._rows(split_lines(dump, number, block), broken))))
+        return self.measure(*self._columns(list(self._rows(dump, number, block, broken))))
 
-    def _rows(self, lines: Iterable[tuple[str, bytes]], broken: BrokenLines) -> Iterator[Any]:
-        for location, line in lines:
+    def _rows(self, dump: Path, number: int, block: memoryview, broken: BrokenLines) -> Iterator[Any]:
+        for line_number, line in enumerate(bytes(block).removesuffix(b"\n").split(b"\n"), start=number):
+            location = f"{dump}:{line_number}"
             try:
                 decode(line)
                 yield self.decoder.decode(line)

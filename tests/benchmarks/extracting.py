@@ -164,7 +164,7 @@ def parse(material: Material) -> Values:
     with on_cores(1):
         started, rows = time.perf_counter(), 0
         parser = DumpParser(submissions=False, filters=PAPER)
-        for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
+        for _, lines, block in read_blocks(dump, DUMP_FORMS, show_progress=False):
             columns = parser.columns(block, lines)
             assert columns is not None, "a line of a synthetic dump is malformed"
             rows += len(columns[1])

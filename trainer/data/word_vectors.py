@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
 from data_scripts.files.hub import is_hub_name
-from data_scripts.files.texts import UNPACK, read_lines
+from data_scripts.files.texts import UNPACK, TextFile, check_file
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, read_array, write_array
 from trainer.hardware import available_threads
@@ -104,7 +104,8 @@ def _match_tokens(entries: Entries, tokenizer: PreTrainedTokenizerFast) -> dict[
 def _text_entries(path: Path) -> Entries:
     """Yield the lines WORD VALUE VALUE … of a text file; a first line of two whole numbers is word2vec's header."""
     size = None
-    for location, line in read_lines(path, (*TEXT_FORMS, ".bin")):
+    check_file(path, (*TEXT_FORMS, ".bin"))
+    for location, line in TextFile(path).lines():
         fields = line.rstrip().split(b" ")
         if size is None:
             if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():

@@ -1,20 +1,18 @@
 """Records that Python cannot parse, lines without an end, and damaged members of an archive."""
 
+import gzip
 import json
 import os
 import zipfile
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.chats.logs import check_log
 from data_scripts.chats.messages import ChatLog
 from data_scripts.files import texts
 from data_scripts.files.errors import InputError
-from data_scripts.files.records import read_records
-from data_scripts.files.texts import BrokenLines, read_lines
+from data_scripts.files.records import check_records, read_records
+from data_scripts.files.texts import BrokenLines, TextFile
 from tests.data_scripts.chats.reading import read_items
 
 
@@ -38,59 +36,53 @@ def test_a_long_line_is_refused_before_it_is_complete(tmp_path, monkeypatch):
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"{}\n" + b"0" * (1 << 23) + b"\n{}\n")
     with pytest.raises(InputError, match=r"long.jsonl:2: a line of more than 2 MiB, which is the limit"):
-        list(read_lines(path, (".jsonl",)))
+        list(TextFile(path).lines())
 
 
-LONG, COUNT = "a" * 1_000, 3_000  # more than is read at a time
+@pytest.mark.parametrize("name", ["T.CSV", "t.Csv.GZ"])
+def test_a_suffix_may_have_capital_letters(tmp_path, name):
+    pack = gzip.compress if name.endswith("GZ") else bytes
+    (tmp_path / name).write_bytes(pack(b"input,response\na,b\n"))
+    check_records(tmp_path / name)
+    records = read_records(tmp_path / name).rows({"input", "response"}, BrokenLines())
+    assert [record for _, record in records] == [{"input": "a", "response": "b"}]
 
 
-def write_pairs(path: Path) -> None:
-    pair = json.dumps({"input": LONG, "response": "b"})
-    lines = "\n".join([pair] * COUNT)
-    if path.suffix == ".parquet":
-        pq.write_table(pa.table({"input": [LONG] * COUNT, "response": ["b"] * COUNT}), path)
-    else:
-        tables = {".csv": f"input,response\n{LONG},b" + f"\n{LONG},b" * COUNT, ".json": f"[{','.join([pair] * COUNT)}]"}
-        path.write_text(tables.get(path.suffix, lines), encoding="utf-8")
+def test_an_object_may_be_longer_than_a_line(tmp_path, monkeypatch):
+    for limit in ("MAX_LINE_BYTES", "HEAD_BYTES"):
+        monkeypatch.setattr(texts, limit, 1 << 10)
+    values = [{"input": "é" * 100, "number": 1.5, "more": [True, None]}] * 1_000
+    for name, document in {"array": values, "object": {"list": values}}.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        records = [record for _, record in read_records(path).rows((), BrokenLines())]
+        assert records == (values if name == "array" else [document])
+
+
+@pytest.mark.parametrize("head", [1 << 10, 1 << 24])
+def test_a_list_of_an_object_is_streamed_after_the_fields_that_tell_its_format(tmp_path, monkeypatch, head):
+    monkeypatch.setattr(texts, "HEAD_BYTES", head)
+    path, values = tmp_path / "chat.json", [{"text": f"hello {number}"} for number in range(1_000)]
+    document = {"name": "a", "chats": {"about": "b", "list": values}, "more": [1]}
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+    def read(before: str) -> dict:
+        (record,) = read_records(path, streamed=[("chats.list", frozenset({before}))]).rows((), BrokenLines())
+        return record[1]
+
+    record = read("name")
+    assert record.keys() == {"name", "chats.list"} and list(record["chats.list"]) == values
+    assert read("more") == document
 
 
 @pytest.mark.parametrize(
-    ("suffix", "change", "message"),
-    [
-        (".csv", "truncated", "changed while it was read"),
-        (".csv", "appended", "changed while it was read"),
-        (".csv", "replaced", "changed while it was read"),
-        (".jsonl", "truncated", "changed while it was read"),
-        (".json", "truncated", "not JSON, after .* complete records"),
-        (".parquet", "truncated", "changed while it was read|not readable"),
-        (".parquet", "appended", "changed while it was read"),
-    ],
+    "content", ["[1, 2", "[1, 2,]", "[1] x", '["\xff"]', '[{"a" 1}]', '{"a": 1', '{"a": }', "{1: 2}"]
 )
-def test_an_input_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, suffix, change, message):
-    monkeypatch.setattr(texts, "HEAD_BYTES", 1 << 10)
-    path = tmp_path / f"chats{suffix}"
-    write_pairs(path)
-    rows, content = read_records(path).rows({"input", "response"}, BrokenLines()), path.read_bytes()
-    next(rows)
-    end = content.rindex(b"\n", 0, -1) if suffix == ".csv" else len(content) - 10_000
-    changed = {"truncated": content[:end], "appended": content * 2, "replaced": content[: len(content) // 2]}[change]
-    if change == "replaced":
-        (tmp_path / "new").write_bytes(changed)
-        (tmp_path / "new").replace(path)
-    else:
-        path.write_bytes(changed)
-    with pytest.raises(InputError, match=rf"chats{suffix}: (?:{message})"):
-        list(rows)
-
-
-def test_a_short_input_that_grows_after_its_format_was_recognized_is_refused(tmp_path):
-    path = tmp_path / "chats.csv"
-    path.write_text("input,response\na,b\nc,d\n", encoding="utf-8")
-    rows = read_records(path).rows({"input", "response"}, BrokenLines())
-    with path.open("a", encoding="utf-8") as file:
-        file.write("e,f\n")
-    with pytest.raises(InputError, match=r"chats.csv: changed while it was read; wait until the program"):
-        list(rows)
+def test_a_document_that_is_not_json_is_refused(tmp_path, content):
+    path = tmp_path / "chat.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(InputError, match=r"chat\.json: "):
+        list(read_records(path).rows((), BrokenLines()))
 
 
 @pytest.mark.parametrize("change", ["encrypted", "damaged"])
