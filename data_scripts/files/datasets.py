@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from data_scripts.files.errors import InputError, refuse_url
-from data_scripts.files.folders import verify_dataset
-from data_scripts.files.hub import CONVERTED, HubName, disk_error, hub_errors, is_path, parse_hub_name
+from data_scripts.files.hub import CONVERTED, HubName, dataset_problem, hub_errors, is_path, parse_hub_name
 from data_scripts.public_datasets import how_to_build
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
 
@@ -39,7 +36,6 @@ class HubDataset:
     def __init__(self, source: str) -> None:
         import datasets
 
-        _limit_attempts()
         self.source = source
         self._is_offline = datasets.config.HF_HUB_OFFLINE
         self._arguments, self._options = _load_arguments(parse_hub_name(source))
@@ -73,19 +69,12 @@ class HubDataset:
 
         Of a dataset with images or the like, only the other columns are downloaded; they are held in memory.
         """
-        return self._loaded
-
-    @cached_property
-    def _loaded(self) -> DatasetDict:
         import datasets
 
-        texts = None if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
+        texts = [] if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
         with hub_errors(self.source):
-            if texts is None:
+            if self._is_offline or len(texts) == len(self.features):
                 splits = dict(datasets.load_dataset(*self._arguments, **self._options))
-            elif len(texts) == len(self.features):
-                self._builder.download_and_prepare()
-                splits = self._builder.as_dataset()
             else:
                 splits = {
                     name: datasets.Dataset.from_list(list(rows), features=rows.features)
@@ -119,30 +108,15 @@ class HubDataset:
     def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
         import datasets
 
+        options = dict(self._options)
         with hub_errors(self.source):
+            if hasattr(self._builder.config, "columns"):  # of Parquet
+                options["columns"] = columns
             if any(map(_is_media, self.features.values())):
                 # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
-                options = self._options | {"storage_options": {"hf": {"block_size": BLOCK_BYTES}}}
-                builder = datasets.load_dataset_builder(*self._arguments, **options)
-            else:
-                builder = copy(self._builder)  # a new one would ask the Hub for the names of the files again
-                builder.info = self._builder.info.copy()
-            if hasattr(builder.config, "columns"):  # of Parquet
-                builder.config = replace(builder.config, columns=columns)
-            streams = builder.as_streaming_dataset()
+                options["storage_options"] = {"hf": {"block_size": BLOCK_BYTES}}
+            streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
         return {name: rows.select_columns(columns) for name, rows in streams.items()}
-
-
-def _limit_attempts() -> None:
-    """Let `datasets` repeat the reading of a stream once: `huggingface_hub` repeats each of its requests five times.
-
-    By default, `datasets` makes twenty attempts, up to a minute apart.
-    """
-    from datasets import config
-
-    config.STREAMING_READ_MAX_RETRIES = config.STREAMING_OPEN_MAX_RETRIES = 2
-    config.STREAMING_READ_RETRY_INTERVAL = config.STREAMING_OPEN_RETRY_INTERVAL = 1
-    config.STREAMING_READ_RATE_LIMIT_RETRY_INTERVAL = config.STREAMING_READ_SERVER_UNAVAILABLE_RETRY_INTERVAL = 1
 
 
 def _is_media(feature: Any) -> bool:
@@ -307,16 +281,13 @@ def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
     path = Path(source)
     if not path.is_file():
         existing_folder(source)
-    verify_dataset(path)
     files = _split_files(path)
     try:
         return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        if reason := disk_error(error):
-            raise InputError(reason) from error
         needed = f" with {', '.join(columns)}" if columns else ""
-        cause = error.__cause__ or error  # `datasets` wraps the original error
-        raise InputError(f"{source}: nothing in it can be read as a dataset{needed} ({cause})") from error
+        problem = dataset_problem(error, parse_hub_name(source))
+        raise InputError(f"{source}: nothing in it can be read as a dataset{needed} ({problem})") from error
 
 
 def _split_files(path: Path) -> dict[str, list[str]]:

@@ -45,10 +45,7 @@ def refuse_url(text: str) -> None:
         InputError: it is a URL.
     """
     if "://" in text:
-        raise InputError(
-            f"{text}: a URL, expected a path on a disk; only the dumps, --comments and --output of `reddit`, and the "
-            "--output of `conversations` and `trainer.adapt`, may be URLs: copy the files to a disk, or from it later"
-        )
+        raise InputError(f"{text}: a URL, expected a path on a disk; copy the files to a disk, or from it later")
 
 
 def refuse_options(given: Mapping[str, object], reason: str) -> None:

@@ -8,7 +8,7 @@ file that is one object is held completely, except for its `streamed` list.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -39,6 +39,7 @@ from data_scripts.files.texts import (
 )
 
 if TYPE_CHECKING:
+    from datasets import ClassLabel, Dataset, IterableDataset
     from pyarrow import RecordBatch
 
 DELIMITED = (".tsv", ".csv", ".txt")
@@ -252,11 +253,33 @@ def hub_records(source: str) -> Records:
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         streams = dataset.stream(name for name in columns if name in needed)
         for split, stream in streams.items():
-            with hub_errors(source), tqdm(stream, delay=1, unit="row", unit_scale=True, desc=split) as bar:
-                for number, row in enumerate(bar, start=1):
-                    yield f"{source}, split {split}, row {number}", row
+            yield from dataset_rows(stream, f"{source}, split {split}")
 
     return Records(source, columns, True, [record for _, record in _first(rows(columns, BrokenLines()))], rows)
+
+
+def dataset_rows(
+    rows: Dataset | IterableDataset, location: str, labels: Mapping[str, ClassLabel] | None = None
+) -> Rows:
+    """The rows of a split of a dataset, with their locations.
+
+    Args:
+        rows: the split.
+        location: its name.
+        labels: columns whose values are replaced by their names; -1 stays.
+
+    Raises:
+        InputError: the Hub does not give them, or a value cannot be read: it is not UTF-8, or a time after 9999.
+    """
+    number, size = 0, getattr(rows, "num_rows", None)
+    with hub_errors(location), tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=location) as bar:
+        for batch in rows.iter(BATCH_ROWS):
+            for name, label in (labels or {}).items():
+                batch[name] = [each if each is None or each < 0 else label.int2str(each) for each in batch[name]]
+            for values in zip(*batch.values(), strict=True):
+                number += 1
+                yield f"{location}, row {number}", dict(zip(batch, values, strict=True))
+            bar.update(number - bar.n)
 
 
 def _json_records_of(path: Path, values: Values, head: Values | None = None) -> Records:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from data_scripts.files.datasets import HubDataset, load_columns, names_split, split_from_name
 from data_scripts.files.delimited import TABS
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import hub_errors, is_path
-from data_scripts.files.records import HUB_HELP, Rows, check_records, form_of, read_records
+from data_scripts.files.hub import is_path
+from data_scripts.files.records import HUB_HELP, Records, Rows, check_records, dataset_rows, form_of, read_records
 from data_scripts.files.texts import BrokenLines
 
 if TYPE_CHECKING:
@@ -60,26 +58,47 @@ def read_rows(
     """
     files = text_tables(source)
     if not files:
-        splits: Mapping[str, Dataset | IterableDataset]
-        features = None
-        if is_path(source):
-            splits = load_columns(source, ())
-        elif cached:
-            splits = HubDataset(source).load()
-        else:
-            dataset = HubDataset(source)
-            features = dataset.features
-            chosen = _choose_columns(features, source, names, optional)
-            splits = dataset.stream(name for columns in chosen.values() for name in columns)
-        return {
-            name: _dataset_rows(source, name, split, split.features or features, names, optional, label_names)
-            for name, split in splits.items()
-        }
+        tables = _dataset_splits(source, names, optional, label_names, cached)
+        return {split: _rows_by_role(records, names, broken, optional) for split, records in tables.items()}
     rows: dict[str, Rows] = {}
     for file in files:
+        # SNLI and Multi-Premise Entailment have tab-separated values in .txt files.
+        records = partial(read_records, file, separated=TABS if form_of(file) == ".txt" else None)
         split = split_from_name(file.name)
-        rows[split] = chain(rows.get(split, ()), _record_rows(file, names, broken, optional))
+        rows[split] = chain(rows.get(split, ()), _rows_by_role(records, names, broken, optional))
     return rows
+
+
+def _dataset_splits(
+    source: str, names: ColumnNames, optional: tuple[str, ...], label_names: bool, cached: bool
+) -> dict[str, Callable[[], Records]]:
+    """Split -> its records, of a folder of Parquet files or of a dataset on the Hub."""
+    from datasets import ClassLabel
+
+    splits: Mapping[str, Dataset | IterableDataset]
+    features = None
+    if is_path(source):
+        splits = load_columns(source, ())
+    elif cached:
+        splits = HubDataset(source).load()
+    else:
+        dataset = HubDataset(source)
+        features = dataset.features
+        chosen = _choose_columns(features, source, names, optional)
+        splits = dataset.stream(name for columns in chosen.values() for name in columns)
+
+    def records(split: str) -> Records:
+        location, part = f"{source}, split {split}", splits[split]
+        types = part.features or features or {}
+        labels = {name: each for name, each in types.items() if label_names and isinstance(each, ClassLabel)}
+
+        def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
+            chosen = part.select_columns([name for name in types if name in needed])
+            return dataset_rows(chosen, location, {name: labels[name] for name in labels.keys() & needed})
+
+        return Records(location, list(types), True, [], rows)
+
+    return {split: partial(records, split) for split in splits}
 
 
 def text_tables(source: str) -> list[Path]:
@@ -138,9 +157,10 @@ def _texts(values: Iterable[Any]) -> Iterator[str]:
             yield from _texts(value)
 
 
-def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: tuple[str, ...]) -> Rows:
-    # SNLI and Multi-Premise Entailment have tab-separated values in .txt files.
-    records = read_records(path, separated=TABS if form_of(path) == ".txt" else None)
+def _rows_by_role(
+    read: Callable[[], Records], names: ColumnNames, broken: BrokenLines, optional: tuple[str, ...]
+) -> Rows:
+    records = read()
     chosen = _choose_columns(records.columns, records.location, names, optional)
     keys: Any = records.columns
     for location, fields in records.rows({name for columns in chosen.values() for name in columns}, broken):
@@ -157,54 +177,3 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
             broken.add("not UTF-8", location, "half of a surrogate pair")
         else:
             yield location, values
-
-
-def _dataset_rows(
-    source: str,
-    split: str,
-    rows: Dataset | IterableDataset,
-    features: Any,
-    names: ColumnNames,
-    optional: tuple[str, ...],
-    label_names: bool,
-) -> Rows:
-    from datasets import ClassLabel, Dataset
-
-    location = f"{source}, split {split}"
-    chosen = _choose_columns(features, location, names, optional)
-    columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
-    labels = {name: features[name] for name in columns if isinstance(features[name], ClassLabel)}
-    number, size = 0, len(rows) if isinstance(rows, Dataset) else None
-    reading = hub_errors(source) if size is None else nullcontext()  # a stream may end with an error of the Hub
-    with reading, tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=split) as bar:
-        for batch in _batches(rows.select_columns(columns), location):
-            for values in zip(*(batch[name] for name in columns), strict=True):
-                number += 1
-                fields = dict(zip(columns, values, strict=True))
-                if label_names:
-                    for name, label in labels.items():
-                        if fields[name] is not None and fields[name] >= 0:
-                            fields[name] = label.int2str(fields[name])
-                yield f"{location}, row {number}", {role: _role_value(fields, chosen.get(role)) for role in names}
-            bar.update(len(batch[columns[0]]))
-
-
-def _batches(rows: Dataset | IterableDataset, location: str) -> Iterator[dict[str, list[Any]]]:
-    """The rows in batches.
-
-    Raises:
-        InputError: Python cannot represent a value: a text is not UTF-8, or a time is after the year 9999.
-    """
-    batches, number = rows.iter(1000), 0
-    while True:
-        try:
-            batch = next(batches, None)
-        except (ValueError, OverflowError) as error:
-            raise InputError(
-                f"{location}: one of the rows after row {number:,} cannot be read ({error}); expected texts in UTF-8 "
-                "and times until the year 9999: correct the row, or leave it out"
-            ) from error
-        if batch is None:
-            return
-        number += len(next(iter(batch.values())))
-        yield batch

@@ -138,7 +138,7 @@ def _unpacked(path: Path, show_progress: bool = True) -> Iterator[Any]:
         ".gz": lambda file: gzip.GzipFile(fileobj=file),
         ".zst": lambda file: zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: 31}),
     }
-    bar = {"total": path.stat().st_size, "delay": 1, "desc": path.name, "disable": not show_progress}
+    bar: dict[str, Any] = {"total": path.stat().st_size, "delay": 1, "desc": path.name, "disable": not show_progress}
     with path.open("rb") as raw, tqdm.wrapattr(raw, "read", **bar) as counted:
         yield openers.get(path.suffix.lower(), lambda file: file)(counted)
 
@@ -207,9 +207,8 @@ class TextFile:
         """
         try:
             with self._open_bytes() as raw:
-                stream = io.BufferedReader(
-                    _Stream(raw.read if self.encoding == UTF8 else _to_utf8(raw, self.encoding)), CHUNK_BYTES
-                )
+                read = raw.read if self.encoding == UTF8 else _to_utf8(raw, self.encoding)
+                stream: Any = io.BufferedReader(_Stream(read), CHUNK_BYTES)
                 if self.encoding == UTF8 and stream.peek(2)[:2] in _UTF16:
                     raise InputError(f"{self.path}: UTF-16, expected UTF-8; {CONVERT}")
                 if stream.peek(3).startswith(codecs.BOM_UTF8):

