@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,27 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import ibis
 import ibis.expr.types as ir
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import phone_regions
 from data_scripts.files.dataset_folders import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import digest_of, write_checksums
 from data_scripts.files.hub import upload
-from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.storage import is_url, move, storage_path
-from data_scripts.pairs.card import draw_plots, write_pairs_card
+from data_scripts.files.parquet import BatchWriter, parquet_writer
+from data_scripts.files.storage import storage_path
+from data_scripts.pairs.card import write_pairs_card
 from data_scripts.pairs.engines import materialize, stream_rows
-from data_scripts.pairs.sorted_pairs import Counts, count_pairs, row_bytes
-from data_scripts.pairs.spark import check_rows, map_sorted
+from data_scripts.pairs.sorted_pairs import Counts, count_pairs
+from data_scripts.pairs.spark import SHARED, map_sorted
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
 if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker
 
-BATCH_ROWS = 100_000  # in a row group
-SHARD_BYTES = 1 << 29  # of text, approximately; the Hub and `datasets` handle files of this size well
+BATCH_ROWS = 100_000  # that are prepared together
+SHARD_ROWS = 1 << 20  # of a file; the Hub and `datasets` handle files of a few hundred MB well
 DICTIONARIES = ["thread", "source"]  # columns with repeated values
 SORTED_WITHIN = [name for name in PAIR_SCHEMA.names if name != "thread"]  # a thread, as Spark sorts
 
@@ -70,16 +69,21 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     Raises:
         InputError: no pair is left.
     """
-    masker = _load_masker(phone_regions(args), public_sources) if args.mask else None
+    masking = (phone_regions(args), public_sources) if args.mask else None
     pairs = pairs.select(PAIR_SCHEMA.names)
     if args.max_repeats:
         pairs = materialize(pairs, "pairs")  # used twice: its rows are also counted
     capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
-    write = _write_on_spark if pairs.get_backend().name == "pyspark" else _write_here
-    counts = write(capped, folder, args.split, masker)
+    write = partial(write_part, str(folder), args.split, masking)
+    if pairs.get_backend().name == "pyspark":  # executors sort the pairs and write them; only counts reach this process
+        rows = pairs.get_backend()._session.sql(ibis.to_sql(capped, dialect="pyspark"))
+        parts = map_sorted(rows, "thread", write, count_groups=args.mask)
+    else:
+        tables = stream_rows(capped.order_by("thread", *SORTED_WITHIN), "join and sort", BATCH_ROWS)
+        parts = [write(tables, 0, 0)]
+    counts = join_parts(parts, folder)
     if not counts.pairs:
         raise InputError(f"no pair is left to write; these are the counts:\n{format_table(report)}")
-    draw_plots(folder, counts)
     report["pairs"] = {"repeated in their thread": counts.read["repeated"]}
     if args.max_repeats:
         total = pairs.count().to_pyarrow().as_py()
@@ -88,11 +92,11 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     report["splits"] = dict(counts.rows)
     report |= counts.sections()
     shown = []
-    if masker:
+    if masking:
         report["masked"] = dict(counts.masked)
         if broken := report.get(FIRST_LINES):
             shown = ["\n  ".join([f"{FIRST_LINES} (only shown here, because of --mask)", *broken])]
-        masker.mask_report(report)
+        _load_masker(*masking).mask_report(report)
     write_report(report, folder)
     write_pairs_card(folder, args.license, report, counts)
     return "\n".join([*shown, format_table(report)])
@@ -105,132 +109,73 @@ def _load_masker(regions: tuple[str, ...], public_sources: bool, threads: int = 
     return PairMasker(regions, public_sources, threads)
 
 
-def _write_here(pairs: ir.Table, folder: Path, split: str, masker: PairMasker | None) -> Counts:
-    tables = stream_rows(pairs.order_by("thread", *SORTED_WITHIN), "join and sort", BATCH_ROWS)
-    with ThreadPoolExecutor(len(SPLITS)) as executor:
-        writers = {name: SplitWriter(folder, name, executor) for name in SPLITS}
-        counts = count_pairs(tables, {name: writer.add for name, writer in writers.items()}, split, masker)
-        for writer in writers.values():
-            writer.finish()
-    return counts
-
-
-def _write_on_spark(pairs: ir.Table, folder: Path, split: str, masker: PairMasker | None) -> Counts:
-    """Let Spark's executors sort the pairs and write them; only counts reach this process."""
-    rows = pairs.get_backend()._session.sql(ibis.to_sql(pairs, dialect="pyspark"))
-    write = partial(write_part, folder=str(folder), split=split, regions=masker.regions if masker else None)
-    return join_parts(map_sorted(rows, "thread", write, count_groups=masker is not None), folder)
-
-
-Part = tuple[Counts, dict[str, tuple[str, str]]]  # the counts; split -> name and SHA-256 of its shard
+Part = tuple[Counts, dict[str, list[str]]]  # the counts; split -> names of its files
 
 
 def write_part(
-    tables: Iterator[pa.Table], number: int, threads: int, folder: str, split: str, regions: tuple[str, ...] | None
+    folder: str,
+    split: str,
+    masking: tuple[tuple[str, ...], bool] | None,
+    tables: Iterable[pa.Table],
+    number: int,
+    threads: int,
 ) -> Part:
-    """Write a shard for each split that has some of a part of the sorted pairs.
+    """Write a part of the sorted pairs: files of about `SHARD_ROWS` pairs for each split that has some.
 
     Args:
+        folder: a path or URL.
+        split: "thread" or "random".
+        masking: with --mask, the countries of --phone_regions, and whether sources are public.
         tables: pairs; their threads are in no other part.
         number: of the part.
         threads: the number of threads in the parts before it.
-        folder: a path or URL.
-        split: "thread" or "random".
-        regions: the countries of --phone_regions; None without --mask.
     """
-    masker = _load_masker(regions, True, threads) if regions is not None else None
-    files = {name: storage_path(folder) / f"{name}-part-{number:05d}.parquet" for name in SPLITS}
-    with ExitStack() as stack:
-        writers = {
-            name: stack.enter_context(parquet_writer(file, PAIR_SCHEMA, use_dictionary=DICTIONARIES)).add_table
-            for name, file in files.items()
-        }
-        counts = count_pairs(tables, writers, split, masker)
-    for name, file in files.items():
-        if not counts.rows[name]:
-            file.unlink()
-    return counts, {name: (file.name, digest_of(file)) for name, file in files.items() if counts.rows[name]}
+    counts, files = Counts(), {name: list[str]() for name in SPLITS}
+    writers: dict[str, tuple[ExitStack, BatchWriter]] = {}
+
+    def write(table: pa.Table, splits: np.ndarray) -> None:
+        for index, name in enumerate(SPLITS):
+            rows = table.filter(pa.array(splits == index))
+            if not len(rows):
+                continue
+            if name in writers and writers[name][1].added >= SHARD_ROWS:
+                writers.pop(name)[0].close()
+            if name not in writers:
+                files[name].append(f"{name}-part-{number:05d}-{len(files[name]):05d}.parquet")
+                file = stack.enter_context(ExitStack())
+                options = parquet_writer(storage_path(folder) / files[name][-1], PAIR_SCHEMA, "zstd", DICTIONARIES)
+                writers[name] = file, file.enter_context(options)
+            writers[name][1].add_table(rows)
+
+    masker = _load_masker(*masking, threads) if masking else None
+    with ExitStack() as stack, ThreadPoolExecutor(1) as executor:  # writes while the next pairs are prepared
+        writing: Future | None = None
+        for table, splits in count_pairs(tables, counts, split, masker):
+            if writing:
+                writing.result()
+            writing = executor.submit(write, table, splits)
+        if writing:
+            writing.result()
+    return counts, files
 
 
 def join_parts(parts: list[Part], folder: Path) -> Counts:
-    """Give the shards of `write_part` their final names, and write SHA256SUMS of them; returns all counts.
+    """Give the files of `write_part` the names by which `datasets` knows the splits; returns all counts.
 
     Raises:
-        InputError: rows are missing, because machines do not share the folder.
+        InputError: a file is missing, because machines do not share the folder.
     """
-    total, digests = Counts(), {}
+    total = Counts()
     for counts, _ in parts:
         total.join(counts)
-    check_rows([folder / name for _, shards in parts for name, _ in shards.values()], total.pairs, folder)
     for split in SPLITS:
-        shards = [written[split] for _, written in parts if split in written]
-        for number, (name, digest) in enumerate(shards):
-            target = folder / shard_name(split, number, len(shards))
-            digests[target.name] = digest
-            move(folder / name, target) if is_url(folder) else (folder / name).rename(target)
-    write_checksums(folder, digests, digests)
+        names = [name for _, files in parts for name in files[split]]
+        for number, name in enumerate(names):
+            try:
+                (folder / name).rename(folder / f"{split}-{number:05d}-of-{len(names):05d}.parquet")
+            except FileNotFoundError as error:
+                raise InputError(f"--engine spark: {folder / name} is not there; {SHARED}") from error
     return total
-
-
-def shard_name(split: str, number: int, shards: int) -> str:
-    """The name of a split's file, as `datasets` names it; `number` is below `shards`."""
-    return f"{split}-{number:05d}-of-{shards:05d}.parquet"
-
-
-class SplitWriter:
-    """Gathers the rows of one split into row groups, and row groups into files of about `SHARD_BYTES` of text.
-
-    Args:
-        folder: where the files are written.
-        split: the first part of their names.
-        executor: writes files in a thread while the next rows are prepared.
-    """
-
-    def __init__(self, folder: Path, split: str, executor: Executor) -> None:
-        self.folder, self.split, self.executor = folder, split, executor
-        self.buffered = PAIR_SCHEMA.empty_table()
-        self.files: list[Path] = []
-        self.file: pq.ParquetWriter | None = None
-        self.shard_bytes = 0
-        self.writing: Future | None = None
-
-    def add(self, table: pa.Table) -> None:
-        """Add rows, and write all complete row groups, which do not depend on the size of the tables."""
-        self.buffered = pa.concat_tables([self.buffered, table])
-        while len(self.buffered) >= BATCH_ROWS:
-            self._start(self.buffered.slice(0, BATCH_ROWS))
-            self.buffered = self.buffered.slice(BATCH_ROWS)
-
-    def _start(self, table: pa.Table) -> None:
-        if self.writing:
-            self.writing.result()
-        self.writing = self.executor.submit(self._write, table)
-
-    def _write(self, table: pa.Table) -> None:
-        if self.file is None:
-            self.files.append(self.folder / f"{self.split}-{len(self.files):05d}.parquet")
-            self.file = pq.ParquetWriter(
-                self.files[-1], PAIR_SCHEMA, compression="zstd", use_dictionary=DICTIONARIES, write_page_checksum=True
-            )
-        self.file.write_table(table.combine_chunks(), row_group_size=len(table))
-        self.shard_bytes += int(row_bytes(table).sum())
-        if self.shard_bytes >= SHARD_BYTES:
-            self._close()
-
-    def _close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-        self.file, self.shard_bytes = None, 0
-
-    def finish(self) -> None:
-        """Write the buffered rows, and rename the files, whose final names contain their number."""
-        if len(self.buffered):
-            self._start(self.buffered)
-        if self.writing:
-            self.writing.result()
-        self._close()
-        for number, file in enumerate(self.files):
-            file.rename(self.folder / shard_name(self.split, number, len(self.files)))
 
 
 def push(args: argparse.Namespace) -> None:
@@ -247,6 +192,6 @@ def push(args: argparse.Namespace) -> None:
             failed=f"The pairs are in {args.output}; push them later with: {command}",
             repo_type="dataset",
             commit_message="Pairs of an input and a response",  # no name of a local folder
-            delete_patterns="*.parquet",
+            delete_patterns=[f"{split}-[0-9]*-of-[0-9]*.parquet" for split in SPLITS],  # of an earlier push
         )
         print(f"published: {address}")

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker
 
 TEST_PERCENT, VALIDATION_PERCENT = 10, 1
-OFFSET_BYTES = 4  # of a text in memory, in addition to its own bytes
 
 
 @dataclass
@@ -30,7 +29,7 @@ class Counts:
         responses: number of responses -> inputs that have so many in a thread.
         contexts: number of earlier turns -> pairs that have so many.
         sources: source -> pairs.
-        rows, bytes: split -> pairs, and the bytes of their texts in memory.
+        rows: split -> pairs.
         masked: kind of personal data -> how often it was masked.
         read: "pairs" -> all pairs that came, "repeated" -> those that their thread had already.
     """
@@ -42,7 +41,6 @@ class Counts:
     contexts: Counter[int] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SPLITS, 0)))
-    bytes: Counter[str] = field(default_factory=Counter)
     masked: Counter[str] = field(default_factory=Counter)
     read: Counter[str] = field(default_factory=Counter)
 
@@ -82,16 +80,19 @@ def quantile(counts: Counter[int], share: float) -> int:
 
 
 def count_pairs(
-    tables: Iterable[pa.Table],
-    writers: Mapping[str, Callable[[pa.Table], object]],
-    split: str,
-    masker: "PairMasker | None",
-) -> Counts:
-    """Count pairs that come sorted by thread, and pass each that is not repeated to the writer of its split."""
-    counts = Counts()
+    tables: Iterable[pa.Table], counts: Counts, split: str, masker: "PairMasker | None"
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Yield the pairs that are not repeated, counted and masked, with the indices of their splits.
+
+    Args:
+        tables: pairs sorted by thread.
+        counts: gets the counts, which are complete after the last pair.
+        split: as for `split_pairs`.
+        masker: masks the pairs, if it is given.
+    """
     open_runs = {"threads": 0, "responses": 0}
     for table, starts in _distinct(tables, counts):
-        split_indices = split_pairs(table, starts["threads"], split)  # by the original threads and texts
+        splits = split_pairs(table, starts["threads"], split)  # by the original threads and texts
         if masker:
             table, masked = masker.mask(table, starts["threads"])
             counts.masked.update(masked)
@@ -102,15 +103,10 @@ def count_pairs(
         for name in open_runs:
             lengths, open_runs[name] = end_runs(starts[name], open_runs[name])
             getattr(counts, name).update(lengths)
-        sizes = row_bytes(table)
-        for index, (name, write) in enumerate(writers.items()):
-            chosen = split_indices == index
-            counts.rows[name] += int(chosen.sum())
-            counts.bytes[name] += int(sizes[chosen].sum())
-            write(table.filter(pa.array(chosen)))
+        counts.rows.update(dict(zip(SPLITS, np.bincount(splits, minlength=len(SPLITS)).tolist(), strict=True)))
+        yield table, splits
     for name, length in open_runs.items():
         getattr(counts, name).update([length] if length else [])
-    return counts
 
 
 def _distinct(tables: Iterable[pa.Table], counts: Counts) -> Iterator[tuple[pa.Table, dict[str, np.ndarray]]]:
@@ -175,15 +171,3 @@ def split_pairs(table: pa.Table, thread_starts: np.ndarray, split: str) -> np.nd
     starts[:1] = True  # the last thread of the previous table may continue
     splits = np.array(list(map(split_of, table["thread"].filter(pa.array(starts)).to_pylist())))
     return splits[np.cumsum(starts) - 1]
-
-
-def row_bytes(table: pa.Table) -> np.ndarray:
-    """The bytes of text of each row in memory, (rows,) int64."""
-    total = np.zeros(len(table), np.int64)
-    for column in table.columns:
-        ends = np.arange(1, len(table) + 1)
-        if pa.types.is_list(column.type):
-            ends, column = np.cumsum(pc.list_value_length(column).to_numpy()), pc.list_flatten(column)
-        sums = np.concatenate([[0], np.cumsum(pc.binary_length(column).to_numpy().astype(np.int64) + OFFSET_BYTES)])
-        total += np.diff(sums[ends], prepend=0)
-    return total

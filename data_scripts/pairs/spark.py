@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, chain
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.extras import missing_package
-from data_scripts.files.storage import is_object_storage, is_url, readable, storage_path
+from data_scripts.files.storage import is_url
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
 MIN_THREADS = 16  # that wait for tasks
@@ -123,17 +121,6 @@ def check_shared(session: Any, paths: list[Path]) -> None:
             raise InputError(f"{path}: a path without a scheme, but Spark runs at {master}; {SHARED}")
 
 
-def check_rows(files: list[Path], rows: int, folder: Path) -> None:
-    """Compare the number of rows in files with the number that was written.
-
-    Raises:
-        InputError: they differ, because a machine wrote its files to its own disk.
-    """
-    found = sum(pq.read_metadata(readable(file)).num_rows for file in files if file.is_file())
-    if found != rows:
-        raise InputError(f"--engine spark: wrote {rows:,} rows to {folder}, but {found:,} are there; {SHARED}")
-
-
 def size_shuffles(session: Any, files: list[Path]) -> None:
     """Set the number of partitions of shuffles by the size of the files, unless the configuration states it."""
     if not session.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
@@ -144,20 +131,10 @@ def size_shuffles(session: Any, files: list[Path]) -> None:
 def read_files(session: Any, files: list[Path]) -> Any:
     """The rows of Parquet files, which have the columns of the first one, as a table of Spark.
 
-    Spark's own distribution reads file:// and hdfs://. For s3:// and gs:// it needs connectors of Hadoop, which Spark's
-    Python package does not hold; without them, its executors read the files with pyarrow, a row group in a task.
+    For s3:// and gs://, Spark needs connectors of Hadoop: --packages, or spark.jars.packages in its configuration.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-
-    if all(_has_connector(session, file) for file in files):
-        paths = (re.sub("^s3:", "s3a:", str(file)) if is_url(file) else file.resolve().as_uri() for file in files)
-        return session.read.parquet(*paths)
-    schema = from_arrow_schema(pq.read_schema(readable(files[0])))
-    groups = [
-        (str(file), number) for file in files for number in range(pq.read_metadata(readable(file)).num_row_groups)
-    ]
-    row_groups = session.createDataFrame(groups, "file string, number int").repartition(max(len(groups), 1))
-    return row_groups.mapInArrow(partial(_read_groups, schema=to_arrow_schema(schema)), schema)
+    paths = (re.sub("^s3:", "s3a:", str(file)) if is_url(file) else file.resolve().as_uri() for file in files)
+    return session.read.parquet(*paths)
 
 
 def without_plan(rows: Any) -> Any:
@@ -166,27 +143,6 @@ def without_plan(rows: Any) -> Any:
 
     session = rows.sparkSession
     return DataFrame(session._jsparkSession.createDataFrame(rows._jdf.toJavaRDD(), rows._jdf.schema()), session)
-
-
-def _has_connector(session: Any, file: Path) -> bool:
-    from py4j.protocol import Py4JJavaError
-
-    if not is_object_storage(file):
-        return True
-    scheme = str(file).partition(":")[0].replace("s3", "s3a")  # Hadoop's name for S3
-    try:
-        session._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, session._jsc.hadoopConfiguration())
-    except Py4JJavaError:
-        return False
-    return True
-
-
-def _read_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for row in batch.to_pylist():
-            file = pq.ParquetFile(readable(storage_path(row["file"])))
-            table = file.read_row_group(row["number"], columns=schema.names).select(schema.names).cast(schema)
-            yield from table.to_batches(BATCH_ROWS)
 
 
 def map_sorted(
@@ -227,28 +183,3 @@ def _map_part(batches: Iterable[pa.RecordBatch], function: Callable, starts: dic
         number = TaskContext.get().partitionId()
         result = function(chain([first], tables), number, starts.get(number, 0))
         yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
-
-
-class SparkTasks(ThreadPoolExecutor):
-    """Runs functions of this package on Spark's executors; a task whose machine is lost runs again on another one."""
-
-    def __init__(self, session: Any) -> None:
-        self.context = session.sparkContext
-        super().__init__(max(MIN_THREADS, 2 * self.context.defaultParallelism))
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Run a function of a module; its arguments and its result are pickled."""
-        return super().submit(self._run, partial(function, *args, **kwargs))
-
-    def _run(self, task: Callable[[], Any]) -> Any:
-        result = self.context.parallelize([task], 1).map(_call).collect()[0]
-        if isinstance(result, InputError):
-            raise result
-        return result
-
-
-def _call(task: Callable[[], Any]) -> Any:
-    try:
-        return task()
-    except InputError as error:  # Spark would run the task again
-        return error

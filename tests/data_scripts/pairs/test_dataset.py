@@ -8,7 +8,6 @@ import random
 import re
 import subprocess
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import datasets
@@ -22,12 +21,10 @@ from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import find_damage, read_checksums
 from data_scripts.pairs import dataset as output
-from data_scripts.pairs.dataset import SplitWriter, join_parts, write_pairs, write_part
+from data_scripts.pairs.dataset import join_parts, write_pairs, write_part
 from data_scripts.pairs.options import add_output_arguments
-from data_scripts.pairs.sorted_pairs import OFFSET_BYTES
-from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, SPLITS
+from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
@@ -110,17 +107,12 @@ def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_p
 
 def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
     monkeypatch.setattr(output, "BATCH_ROWS", 10)
-    monkeypatch.setattr(output, "SHARD_BYTES", 2_000)
-    pairs = draw_pairs(500)
-    report = written(tmp_path / "out", pairs)
-    train = sorted(path.name for path in (tmp_path / "out").glob("train-*"))
+    monkeypatch.setattr(output, "SHARD_ROWS", 40)
+    report = written(tmp_path / "out", draw_pairs(500))
+    train = sorted((tmp_path / "out").glob("train-*"))
     assert len(train) > 5
-    assert train == [f"train-{number:05d}-of-{len(train):05d}.parquet" for number in range(len(train))]
-    sizes = [
-        sum(len(row[name]) + OFFSET_BYTES for row in pq.read_table(path).to_pylist() for name in PAIR_TEXTS)
-        for path in sorted((tmp_path / "out").glob("train-*"))
-    ]
-    assert all(2_000 <= size < 2_600 for size in sizes[:-1])  # one row group of ten pairs at most beyond the limit
+    assert [path.name for path in train] == [f"train-{n:05d}-of-{len(train):05d}.parquet" for n in range(len(train))]
+    assert all(40 <= pq.read_metadata(path).num_rows < 50 for path in train[:-1])
     loaded = datasets.load_dataset(str(tmp_path / "out"))
     assert {split: len(loaded[split]) for split in loaded} == {s: n for s, n in report["splits"].items() if n}
     assert len(load_pairs(str(tmp_path / "out"))["train"]) == report["splits"]["train"]
@@ -270,33 +262,22 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
         def python(code: str, *arguments: str, token: str) -> subprocess.CompletedProcess[str]:
             return interpreter.run(code, *arguments, cwd=tmp_path, path=tmp_path, HF_TOKEN=token)
 
+        hub.add_dataset(
+            "me/chats", {"nli/train.parquet": b"mine", "train-00000-of-00009.parquet": b"of an earlier push"}
+        )
         refused = python(code, *command, token="hf_unknown")
         assert refused.returncode == 2
         assert f"hf upload me/chats {tmp_path / 'out'} --repo-type dataset" in refused.stderr
         assert load_pairs(str(tmp_path / "out"))  # the computed pairs are not lost
         pushed = python(code, *command, "--overwrite", token=WRITE_TOKEN)
         assert pushed.returncode == 0, pushed.stderr
+        pushed_files = hub.repositories["datasets", "me/chats"].files()
+        assert "nli/train.parquet" in pushed_files and "train-00000-of-00009.parquet" not in pushed_files
         loaded = python(read, token=WRITE_TOKEN)
         assert loaded.returncode == 0, loaded.stderr
     splits = json.loads(loaded.stdout.splitlines()[-1])
     found = {name: [(*list(row.values())[:4], *row["context"]) for row in part] for name, part in splits.items()}
     assert found == {name: part for name, part in rows(tmp_path / "out").items() if part}
-
-
-@pytest.mark.parametrize(("limit", "groups"), [(39, [1, 1, 1, 1]), (40, [1, 1, 1, 1]), (41, [2, 2]), (81, [3, 1])])
-def test_a_file_ends_with_the_row_group_that_reaches_its_size(tmp_path, monkeypatch, limit, groups):
-    monkeypatch.setattr(output, "BATCH_ROWS", 2)
-    monkeypatch.setattr(output, "SHARD_BYTES", limit)
-    row = dict.fromkeys(PAIR_TEXTS, "a") | {"context": []}  # 1 byte and an offset of 4 bytes in each of 4 columns
-    with ThreadPoolExecutor(1) as executor:
-        writer = SplitWriter(tmp_path, "train", executor)
-        for rows in (3, 1, 3):
-            writer.add(pa.Table.from_pylist([row] * rows, PAIR_SCHEMA))
-        writer.finish()
-    files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == [f"train-{n:05d}-of-{len(groups):05d}.parquet" for n in range(len(groups))]
-    assert [pq.read_metadata(file).num_row_groups for file in files] == groups
-    assert sum(pq.read_metadata(file).num_rows for file in files) == 7
 
 
 def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):
@@ -316,13 +297,12 @@ def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
     for number, names in enumerate(np.array_split(sorted({pair[2] for pair in pairs}), parts)):
         part = sorted((pair for pair in pairs if pair[2] in set(names)), key=lambda pair: (pair[2], *pair))
         tables = [pairs_table(part[start : start + 7]) for start in range(0, len(part), 7)]
-        regions = ("US",) if masked else None
-        results.append(write_part(iter(tables), number, threads, str(folder), "thread", regions))
+        masking = (("US",), True) if masked else None
+        results.append(write_part(str(folder), "thread", masking, tables, number, threads))
         threads += len(names)
     counts = join_parts(results, folder)
     assert rows(folder) == rows(tmp_path / "one")
     names = {file.name for file in folder.glob("*.parquet")}
-    assert read_checksums(folder).keys() == names and find_damage(folder) is None
     assert all(name.endswith(f"-of-{sum(other[:5] == name[:5] for other in names):05d}.parquet") for name in names)
     sections = counts.sections()
     assert {name: report[name] for name in sections} == sections
@@ -330,9 +310,9 @@ def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
     assert counts.read["repeated"] == report["pairs"]["repeated in their thread"] > 0
 
 
-def test_shards_that_a_machine_wrote_elsewhere_are_missed(tmp_path):
+def test_files_that_a_machine_wrote_elsewhere_are_missed(tmp_path):
     tables = [pairs_table([(name,) * 4]) for name in ("a", "b")]
-    parts = [write_part(iter([table]), n, 0, str(tmp_path), "thread", None) for n, table in enumerate(tables)]
-    next(tmp_path.glob("*-part-00001.parquet")).unlink()
-    with pytest.raises(InputError, match=rf"wrote 2 rows to {tmp_path}, but 1 are there; all machines"):
+    parts = [write_part(str(tmp_path), "thread", None, [table], number, 0) for number, table in enumerate(tables)]
+    next(tmp_path.glob("*-part-00001-*.parquet")).unlink()
+    with pytest.raises(InputError, match=r"-part-00001-00000.parquet is not there; all machines of Spark"):
         join_parts(parts, tmp_path)

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from data_scripts.pairs.sorted_pairs import count_pairs, end_runs, quantile, split_of
+from data_scripts.pairs.sorted_pairs import Counts, count_pairs, end_runs, quantile, split_of
 from data_scripts.schemas import SPLITS
 from tests.data_scripts.pairs import test_dataset as plain
 
@@ -21,16 +21,13 @@ def test_counts_equal_plain_ones_for_any_size_of_tables(batch):
     pairs = [(*pair, *["earlier"] * (len(pair[0]) % 3)) for pair in pairs]
     table = plain.pairs_table(pairs)
     tables = (table.slice(start, batch) for start in range(0, len(table), batch))
-    written = []
-    counts = count_pairs(
-        tables, {split: lambda table: written.extend(table.to_pylist()) for split in SPLITS}, "thread", None
-    )
+    counts = Counts()
+    written = [row for table, _ in count_pairs(tables, counts, "thread", None) for row in table.to_pylist()]
     distinct = set(pairs)
     assert sorted((*list(row.values())[:4], *row["context"]) for row in written) == sorted(distinct)
     assert counts.read == {"pairs": 1_000, "repeated": 1_000 - len(distinct)}
     assert counts.sources == Counter(pair[3] for pair in distinct)
     assert counts.input == Counter(len(pair[0]) for pair in distinct)
-    assert counts.bytes.total() == sum(len("".join(pair)) + 4 * len(pair) for pair in distinct)
     threads, inputs = Counter(pair[2] for pair in distinct), Counter((pair[2], pair[0]) for pair in distinct)
     assert counts.threads == Counter(threads.values()) and counts.responses == Counter(inputs.values())
     assert counts.sections()["threads"] == {

@@ -15,14 +15,10 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import find_damage, read_checksums
 from data_scripts.files.storage import storage_path
-from data_scripts.pairs import dataset, spark
-from data_scripts.pairs.engines import connect, read_parquet
-from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.pairs import spark
+from data_scripts.pairs.engines import connect
 from tests.data_scripts.pairs import test_contexts
-from tests.data_scripts.pairs.test_dataset import draw_pairs, pairs_table
-from tests.loopback_s3 import LoopbackS3
 
 SETTINGS = """
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
@@ -86,26 +82,6 @@ def test_spark_gives_the_contexts_of_a_loop_over_the_turns(session):
     for turns in (0, 3):
         found = test_contexts.found_contexts(*(database.table(name) for name in "pnt"), turns)
         assert found == test_contexts.contexts_of(nodes, turns)
-
-
-def test_tasks_use_object_storage_without_a_connector(session, s3_server: LoopbackS3, monkeypatch):
-    # Java, whose environment tasks have otherwise, was started before the server.
-    session.sparkContext.environment.update(s3_server.environment())
-    pairs = sorted(draw_pairs(60), key=lambda pair: (pair[2], *pair))
-    pairs = [(*pair, *["earlier"] * (len(pair[0]) % 3)) for pair in pairs]
-    table = pairs_table(pairs)
-    # The second file has its columns in another order, and row groups that are read in several parts.
-    parts = {"a": table.slice(0, 20), "b": table.slice(20).select(PAIR_SCHEMA.names[::-1])}
-    bucket = storage_path("s3://bucket")
-    for name, part in parts.items():
-        with (bucket / f"{name}.parquet").open("wb") as file:
-            pq.write_table(part, file, row_group_size=9)
-    monkeypatch.setattr(spark, "BATCH_ROWS", 2)
-    rows = read_parquet(ibis.pyspark.connect(session), [bucket / f"{name}.parquet" for name in parts])
-    counts = dataset._write_on_spark(rows, bucket / "out", "thread", None)
-    written = [(bucket / "out" / name).open("rb") for name in read_checksums(bucket / "out")]
-    found = [(*list(row.values())[:4], *row["context"]) for file in written for row in pq.read_table(file).to_pylist()]
-    assert sorted(found) == sorted(set(pairs)) and counts.pairs == len(found) and find_damage(bucket / "out") is None
 
 
 def test_a_cluster_gets_the_code_and_can_fetch_it_until_the_end():
