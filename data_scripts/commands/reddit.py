@@ -25,15 +25,16 @@ import argparse
 import os
 import re
 import sys
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import PAIR, Filters, add_filter_arguments, filter_settings, read_filters
 from data_scripts.files.command_line import whole_number
 from data_scripts.files.dataset_folders import format_table, start_report
+from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import is_hub_name
@@ -49,7 +50,7 @@ from data_scripts.pairs.options import (
     check_output,
     memory_bytes,
 )
-from data_scripts.reddit.comments import convert_datasets, convert_dumps
+from data_scripts.reddit.comments import check_dataset, convert_sources
 from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.schemas import COMMENT_SCHEMA
 
@@ -217,18 +218,18 @@ def _write(
     # Imported here, so that --help does not wait for them.
     from data_scripts.pairs.dataset import push, write_pairs
     from data_scripts.pairs.engines import connect, read_parquet
-    from data_scripts.pairs.spark import SparkTasks, check_rows, check_shared, size_shuffles
+    from data_scripts.pairs.spark import check_shared, size_shuffles
     from data_scripts.reddit.replies import explain_losses, join_replies
 
     with ExitStack() as stack:
         on_spark = args.engine == "spark"
-        folder, scratch = stack.enter_context(new_folder(args.output, args.overwrite, shared=on_spark))
+        folder, scratch = stack.enter_context(new_folder(args.output, args.overwrite))
         database = stack.enter_context(connect(scratch, args.memory_limit, args.engine, args.spark_master))
-        tasks = stack.enter_context(SparkTasks(database._session)) if on_spark else None
+        cluster = database._session.sparkContext if on_spark else None
         if on_spark:
-            given = [args.output, *files, *([args.comments] if args.comments else [])]
-            check_shared(database._session, given)
-        paths = _read(files, datasets, args, args.comments or scratch, broken, filters, tasks)
+            converted = any(file.suffix != ".parquet" for file in files) or datasets
+            check_shared(database._session, [args.output, *files, *([args.comments or scratch] if converted else [])])
+        paths = _read(files, datasets, args, args.comments or scratch, broken, filters, cluster)
         if on_spark:
             size_shuffles(database._session, paths)
         comments = read_parquet(database, paths)
@@ -238,8 +239,7 @@ def _write(
         names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
         pairs = join_replies(comments, filters, args.submissions, report, args.context)
-        check_rows(paths, sum(report["comments"].values()), paths[0].parent)
-        if lost := explain_losses(comments, report):
+        if lost := explain_losses(report):
             if not report["kept comments"][PAIR]:
                 raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
             print(f"warning: {lost}", file=sys.stderr)
@@ -255,20 +255,21 @@ def _read(
     folder: Path,
     broken: BrokenLines,
     filters: Filters,
-    tasks: Executor | None = None,
+    cluster: Any = None,
 ) -> list[Path]:
     """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
     make_folder(folder)
     dumps = [file for file in files if file.suffix != ".parquet"]
     workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
-    converted = [folder / comments_name(dump) for dump in dumps]
-    streamed = [folder / comments_name(dataset) for dataset in datasets]
-    reused = convert_dumps(dumps, converted, broken, workers, filters, tasks)
-    reused += convert_datasets(datasets, streamed, broken, filters, args.submissions)
+    hub_datasets = [HubDataset(name) for name in datasets]
+    for dataset in hub_datasets:
+        check_dataset(dataset, args.submissions)
+    outputs = [folder / comments_name(source) for source in (*dumps, *datasets)]
+    reused = convert_sources([*dumps, *hub_datasets], outputs, broken, workers, filters, cluster)
     if reused:
         total = len(dumps) + len(datasets)
         print(f"{reused} of {total} dumps were read by an earlier run: their files in {folder} are used")
-    return [*(file for file in files if file.suffix == ".parquet"), *converted, *streamed]
+    return [*(file for file in files if file.suffix == ".parquet"), *outputs]
 
 
 def _count_workers(dumps: list[Path], workers: int, memory: int) -> int:

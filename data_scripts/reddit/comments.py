@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from data_scripts.files.command_line import end_with_parent
 from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
-from data_scripts.files.parquet import BatchWriter, parquet_writer
+from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.storage import lock_inside, locked, readable, remove_temporary_files
 from data_scripts.files.texts import BrokenLines, read_blocks
 from data_scripts.reddit.dumps import (
@@ -42,101 +43,120 @@ HUB_BATCH = 10_000  # rows of a dataset on the Hub that are converted together
 FORMAT = 5  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
-def write_comments(dump: Path, output: Path, filters: Filters = PAPER, show_progress: bool = True) -> BrokenLines:
-    """Convert a dump to Parquet with the columns of `comment_schema`; returns the lines that are not a comment.
+def write_comments(
+    source: Path | HubDataset, output: Path, filters: Filters = PAPER, show_progress: bool = True
+) -> BrokenLines:
+    """Convert a dump, or a dataset on the Hub, to Parquet with the columns of `comment_schema`.
 
     `body` is HTML-unescaped (and without Markdown, if the filters ask for it), `characters` its length in Unicode
     characters, `alphabetic` how many of them are letters. A submission becomes a comment without a parent, with its
     title as the body.
 
-    The metadata of the file identify the dump and hold the counts of the lines that were left out, so that
-    `convert_dumps` recognizes it.
+    The metadata of the file identify the source and hold the counts of the lines that were left out, so that
+    `convert_sources` recognizes it.
+
+    Returns:
+        The lines, or rows, that are not a comment.
 
     Raises:
-        InputError: the dump cannot be read to its end (see `read_blocks`), or contains no comment.
+        InputError: the source cannot be read to its end, or contains no comment.
     """
-    broken, parser = BrokenLines(), DumpParser(holds_submissions(dump), filters)
+    broken = BrokenLines()
+    if isinstance(source, HubDataset):
+        name, submissions = source.source, _holds_submissions(source)
+        tables = _dataset_tables(source, DumpParser(submissions, filters), broken)
+    else:
+        name, submissions = str(source), holds_submissions(source)
+        tables = _dump_tables(source, DumpParser(submissions, filters), broken, show_progress)
     # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
     # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
     with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
-        for number, lines, block in read_blocks(dump, DUMP_FORMS, show_progress):
-            table = parser.parse(block, lines)
-            writer.add_table(parser.parse_lines(dump, number, block, broken) if table is None else table)
+        for table in tables:
+            writer.add_table(table)
         if not writer.added:
             example = "; ".join(["", *broken.examples[:1]])
-            kind = "submission" if parser.submissions else "comment"
-            raise InputError(f"{dump}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
-        _note_origin(writer, _fingerprint(dump, filters), broken)
+            kind = "submission" if submissions else "comment"
+            raise InputError(f"{name}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
+        made_from = {"dump": _fingerprint(source, filters), "left out": broken.counts, "first left out": broken.first}
+        writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
     return broken
 
 
-def convert_dumps(
-    dumps: list[Path],
+def _dump_tables(dump: Path, parser: DumpParser, broken: BrokenLines, show_progress: bool) -> Iterator[pa.Table]:
+    for number, lines, block in read_blocks(dump, DUMP_FORMS, show_progress):
+        table = parser.parse(block, lines)
+        yield parser.parse_lines(dump, number, block, broken) if table is None else table
+
+
+def _dataset_tables(dataset: HubDataset, parser: DumpParser, broken: BrokenLines) -> Iterator[pa.Table]:
+    names = [*text_names(parser.submissions), "created_utc"]
+    for split, rows in dataset.stream(names).items():
+        read = 0
+        with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=split) as bar:
+            for batch in map(_name_parents, rows.select_columns(names).with_format("arrow").iter(HUB_BATCH)):
+                complete = batch.drop_null()
+                if len(complete) < len(batch):
+                    for row, name in _empty_fields(batch):
+                        broken.add("missing field", f"{dataset.source}, split {split}, row {read + row + 1}", name)
+                if len(complete):
+                    texts = {name: complete[name].cast(pa.string()).combine_chunks() for name in names[:-1]}
+                    yield parser.measure(texts, complete["created_utc"].cast(pa.int64()).combine_chunks())
+                read += len(batch)
+                bar.update(len(batch))
+
+
+def convert_sources(
+    sources: list[Path | HubDataset],
     outputs: list[Path],
     broken: BrokenLines,
-    workers: int,
+    workers: int = 1,
     filters: Filters = PAPER,
-    cluster: Executor | None = None,
+    cluster: Any = None,
 ) -> int:
-    """`write_comments` for many dumps, `workers` at a time; existing files of the same dumps are reused.
+    """`write_comments` for many sources; existing files of the same sources are reused.
 
-    With a `cluster`, its machines read the dumps, each in a task of its own. The outputs are in one folder, which is
-    locked.
+    `workers` dumps are read at a time. With a `cluster`, a context of Spark, its machines read the dumps, each in a
+    task of its own. Datasets are streamed one after another. The outputs are in one folder, which is locked.
 
     Returns:
         The number of reused files.
 
     Raises:
-        InputError: as `write_comments` does, for the first dump that fails; finished files stay. Or another process
+        InputError: as `write_comments` does, for the first source that fails; finished files stay. Or another process
             writes to the folder, or a file there is not one of comments.
     """
     if not outputs:
         return 0
     with locked(outputs[0].parent, lock_inside(outputs[0].parent)):
         _prepare_folder(outputs)
-        pairs = list(zip(dumps, outputs, strict=True))
-        left_out: dict[Path, Any] = {dump: _finished(output, _fingerprint(dump, filters)) for dump, output in pairs}
-        todo = [(dump, output) for dump, output in pairs if left_out[dump] is None]
-        total = sum(dump.stat().st_size for dump, _ in todo)
-        if cluster:
-            left_out |= _convert_together(cluster, todo, filters, total)
-        elif workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
-            left_out |= {dump: write_comments(dump, output, filters) for dump, output in todo}
-        else:
+        left_out: dict[Path, Any] = {
+            output: _finished(output, _fingerprint(source, filters))
+            for source, output in zip(sources, outputs, strict=True)
+        }
+        todo = [each for each in zip(sources, outputs, strict=True) if left_out[each[1]] is None]
+        dumps = [(source, output) for source, output in todo if not isinstance(source, HubDataset)]
+        total = sum(dump.stat().st_size for dump, _ in dumps)
+        if cluster and dumps:
+            convert = partial(_convert_on_executor, filters=filters)
+            left_out |= zip(
+                [output for _, output in dumps],
+                cluster.parallelize(dumps, len(dumps)).map(convert).collect(),
+                strict=True,
+            )
+        elif workers > 1 and len(dumps) > 1 and total >= WORTH_WORKERS:
             # The largest first: if it started last, all workers but one would wait for it.
-            todo.sort(key=lambda pair: -pair[0].stat().st_size)
-            left_out |= _convert_in_workers(todo, workers, filters, total)
-        for dump in dumps:  # in the same order for any number of workers
-            broken.join(left_out[dump])
-        return len(dumps) - len(todo)
+            dumps.sort(key=lambda each: -each[0].stat().st_size)
+            left_out |= _convert_in_workers(dumps, workers, filters, total)
+        for source, output in todo:
+            if left_out[output] is None:
+                left_out[output] = write_comments(source, output, filters)
+        for output in outputs:  # in the same order for any number of workers
+            broken.join(left_out[output])
+        return len(sources) - len(todo)
 
 
-def convert_datasets(
-    sources: list[str], outputs: list[Path], broken: BrokenLines, filters: Filters = PAPER, submissions: bool = False
-) -> int:
-    """Convert datasets of comments (or also of submissions) on the Hub; they are streamed one after another.
-
-    Existing files of the same datasets are reused. The outputs are as for `convert_dumps`.
-
-    Returns:
-        The number of reused files.
-
-    Raises:
-        InputError: a dataset cannot be read to its end, or lacks a column. Finished files stay.
-    """
-    if not outputs:
-        return 0
-    reused = 0
-    with locked(outputs[0].parent, lock_inside(outputs[0].parent)):
-        _prepare_folder(outputs)
-        for source, output in zip(sources, outputs, strict=True):
-            dataset = HubDataset(source)
-            _check_columns(dataset, submissions)
-            fingerprint = f"{FORMAT} {source} {dataset.commit} {_cleaning(filters)}"
-            own = _finished(output, fingerprint)
-            reused += own is not None
-            broken.join(own or _write_dataset(dataset, output, filters, fingerprint))
-    return reused
+def _convert_on_executor(pair: tuple[Path, Path], filters: Filters) -> BrokenLines:
+    return write_comments(*pair, filters, show_progress=False)
 
 
 def _prepare_folder(outputs: list[Path]) -> None:
@@ -187,45 +207,19 @@ def _convert_together(
     total: int,
 ) -> dict[Path, BrokenLines]:
     """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each."""
-    futures = {executor.submit(write_comments, *each, filters, show_progress=False): each[0] for each in todo}
+    futures = {executor.submit(write_comments, *each, filters, show_progress=False): each for each in todo}
     left_out: dict[Path, BrokenLines] = {}
     try:
         with tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar:
             for future in as_completed(futures):
-                dump = futures[future]
-                left_out[dump] = future.result()
+                dump, output = futures[future]
+                left_out[output] = future.result()
                 bar.update(dump.stat().st_size)
     except BaseException:
         # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends.
         executor.shutdown(cancel_futures=True)
         raise
     return left_out
-
-
-def _write_dataset(dataset: HubDataset, output: Path, filters: Filters, fingerprint: str) -> BrokenLines:
-    broken = BrokenLines()
-    submissions = _holds_submissions(dataset)
-    names = [*text_names(submissions), "created_utc"]
-    parser = DumpParser(submissions, filters)
-    with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
-        for split, rows in dataset.stream(names).items():
-            read = 0
-            with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=output.stem) as bar:
-                for batch in map(_name_parents, rows.select_columns(names).with_format("arrow").iter(HUB_BATCH)):
-                    complete = batch.drop_null()
-                    if len(complete) < len(batch):
-                        for row, name in _empty_fields(batch):
-                            broken.add("missing field", f"{dataset.source}, split {split}, row {read + row + 1}", name)
-                    texts = {name: complete[name].cast(pa.string()).combine_chunks() for name in names[:-1]}
-                    if len(complete):
-                        created = complete["created_utc"].cast(pa.int64()).combine_chunks()
-                        writer.add_table(parser.measure(texts, created))
-                    read += len(batch)
-                    bar.update(len(batch))
-        if not writer.added:
-            raise InputError(f"{dataset.source}: contains no {'submission' if submissions else 'comment'}")
-        _note_origin(writer, fingerprint, broken)
-    return broken
 
 
 def _name_parents(batch: pa.Table) -> pa.Table:
@@ -247,7 +241,12 @@ def _holds_submissions(dataset: HubDataset) -> bool:
     return "title" in dataset.features and "body" not in dataset.features
 
 
-def _check_columns(dataset: HubDataset, submissions: bool) -> None:
+def check_dataset(dataset: HubDataset, submissions: bool) -> None:
+    """Refuse a dataset without the columns of comments, or, unless `submissions`, one of submissions.
+
+    Raises:
+        InputError: it is another dataset, or cannot be read.
+    """
     if _holds_submissions(dataset) and not submissions:
         raise InputError(f"{dataset.source}: submissions, not comments; --submissions reads them")
     names = [*text_names(_holds_submissions(dataset)), "created_utc"]
@@ -259,21 +258,15 @@ def _check_columns(dataset: HubDataset, submissions: bool) -> None:
         )
 
 
-def _cleaning(filters: Filters) -> str:
+def _fingerprint(source: Path | HubDataset, filters: Filters) -> str:
+    """Identifies a state of a source and the cleaning of its texts; of a dump, its size and its first and last MiB."""
     # The language of the filter does not matter, because the column holds the language of each text.
-    return f"{filters.markdown:d} {bool(filters.language):d}"
-
-
-def _note_origin(writer: BatchWriter, fingerprint: str, broken: BrokenLines) -> None:
-    made_from = {"dump": fingerprint, "left out": broken.counts, "first left out": broken.first}
-    writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
-
-
-def _fingerprint(dump: Path, filters: Filters) -> str:
-    """Identifies a state of a dump and the cleaning of its texts: its size, and a hash of its first and last MiB."""
-    size, end = dump.stat().st_size, 1 << 20
-    with dump.open("rb") as file:
+    cleaning = f"{filters.markdown:d} {bool(filters.language):d}"
+    if isinstance(source, HubDataset):
+        return f"{FORMAT} {source.source} {source.commit} {cleaning}"
+    size, end = source.stat().st_size, 1 << 20
+    with source.open("rb") as file:
         digest = hashlib.sha256(file.read(end))
         file.seek(max(size - end, 0))
         digest.update(file.read(end))
-    return f"{FORMAT} {size} {digest.hexdigest()} {_cleaning(filters)}"
+    return f"{FORMAT} {size} {digest.hexdigest()} {cleaning}"

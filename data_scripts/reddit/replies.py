@@ -74,28 +74,15 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
     return pairs.select(PAIR_SCHEMA.names)
 
 
-def explain_losses(comments: ir.Table, report: Report) -> str | None:
-    """Why more comments reply to comments that are not in the dumps than give pairs, and what to do; else None."""
-    counts, total = report["kept comments"], sum(report["comments"].values())
-    lost, pairs = sum(count for name, count in counts.items() if name.endswith(NOT_THERE)), counts[PAIR]
-    if pairs and lost <= pairs:
-        return None
-    bare = comments.filter((comments.parent_id != "") & ~comments.parent_id.re_search("^t[13]_"))
-    prefixed = comments.filter(comments.id.startswith("t1_"))
-    differing = {
-        "the parent_id of most comments, such as {!r}, does not begin with t1_ or t3_": bare.select(id="parent_id"),
-        "the id of most comments, such as {!r}, begins with t1_": prefixed.select("id"),
-    }
-    for text, ids in differing.items():
-        found = ids.aggregate(count=ids.count(), first=ids.id.min()).to_pyarrow().to_pylist()[0]
-        if found["count"] * 2 > total:
-            reason = text.format(found["first"])
-            return f"{reason}; write the ids as Reddit does, such as parent_id t1_c0b2xyz and id c0b2xyz"
-    if lost <= pairs:
+def explain_losses(report: Report) -> str | None:
+    """What to do if more comments reply to comments that are not in the dumps than give pairs; else None."""
+    counts = report["kept comments"]
+    lost = sum(count for name, count in counts.items() if name.endswith(NOT_THERE))
+    if lost <= counts[PAIR]:
         return None
     return (
         f"{lost:,} comments reply to comments that are not in the dumps; name the other dumps of the same subreddits "
-        "and the months before, too"
+        "and the months before, too, with ids as Reddit writes them, such as parent_id t1_c0b2xyz and id c0b2xyz"
     )
 
 

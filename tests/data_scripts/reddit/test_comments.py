@@ -17,7 +17,7 @@ from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
 
 
-def convert(dump: Path, output: Path, filters: Filters) -> BrokenLines:
+def convert(dump: Path, output: Path, filters: Filters, show_progress: bool) -> BrokenLines:
     if dump.name == "broken":
         raise InputError("broken")
     if dump.name == "killed":
@@ -31,11 +31,12 @@ def convert_all(names: list[str], folder: Path) -> dict[Path, BrokenLines]:
     for dump in dumps:
         dump.touch()
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
-        return comments._convert_together(executor, [(dump, dump) for dump in dumps], PAPER, 0, convert)
+        return comments._convert_together(executor, [(dump, dump) for dump in dumps], PAPER, 0)
 
 
 @pytest.mark.timeout(30)
-def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_waiting(tmp_path):
+def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(comments, "write_comments", convert)
     with pytest.raises(InputError, match="broken"):
         convert_all(["broken", "killed", "c", "d", "e"], tmp_path)
     with pytest.raises(BrokenProcessPool):

@@ -87,21 +87,11 @@ def test_real_counts_add_up(real_output):
     assert sum(counts["splits"].values()) == counts["pairs"]["written"] == len(read(real_output))
 
 
-@pytest.mark.parametrize(
-    ("names", "reason"),
-    [
-        ([("t1_a", "t3_story"), ("t1_b", "t1_a")], "the id of most comments, such as 't1_a', begins with t1_; write"),
-        ([("a", "story"), ("b", "a")], "the parent_id of most comments, such as 'a', does not begin with t1_ or t3_"),
-        (
-            [("a", "t1_x"), ("b", "t1_y")],
-            "2 comments reply to comments that are not in the dumps; name the other dumps",
-        ),
-    ],
-)
-def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys, names, reason):
-    dump = write_dump(tmp_path / "RC_1.bz2", *(comment(name, parent) for name, parent in names))
+def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a", "t1_x"), comment("b", "t1_y"))
     assert run(dump, "--output", tmp_path / "out") == 2
     error = capsys.readouterr().err
+    reason = "2 comments reply to comments that are not in the dumps; name the other dumps"
     assert f"error: no pair is left to write: {reason}" in error and "kept comments" in error
 
 
@@ -397,7 +387,7 @@ def test_a_user_s_file_in_the_folder_of_comments_is_not_replaced(tmp_path):
             output.write_bytes(content)
         before = output.read_bytes()
         with pytest.raises(InputError, match=r"RC_2001-01\.parquet would be replaced, but is not a file that this"):
-            comments.convert_dumps([dump], [output], BrokenLines(), workers=1)
+            comments.convert_sources([dump], [output], BrokenLines())
         assert output.read_bytes() == before
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
@@ -422,7 +412,7 @@ def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
         raise BrokenProcessPool("A process in the process pool was terminated abruptly")
 
     monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(comments, "wait", fail)
+    monkeypatch.setattr(comments, "as_completed", fail)
     dumps = [write_dump(tmp_path / f"RC_{month}.bz2", comment("a")) for month in (1, 2)]
     assert run(*dumps, "--output", tmp_path / "out", "--workers", 2) == 2
     assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err
