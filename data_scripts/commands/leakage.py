@@ -34,7 +34,7 @@ from data_scripts.files.command_line import add_output_argument, disk_path
 from data_scripts.files.dataset_folders import write_report
 from data_scripts.files.datasets import existing_folder
 from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.folders import new_folder, verify_dataset
+from data_scripts.files.folders import new_folder
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import resolve_links
 from data_scripts.public import load_evaluation_texts
@@ -71,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and resolve_links(args.output) == resolve_links(args.folder):
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
-    verify_dataset(args.folder)
     try:
         leaks = _Leaks(files, load_evaluation_texts(args.against))
         if args.output is None:

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_files import read_object
@@ -25,13 +25,10 @@ from data_scripts.files.storage import (
     lock_beside,
     locked,
     make_folder,
-    move,
     new_file,
-    open_stream,
     report_write_errors,
     resolve_links,
     temporary_path,
-    upload,
     write_text,
 )
 
@@ -41,7 +38,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 def digest_of(file: Path, flush: bool = False) -> str:
     """The SHA-256 of a file, in hexadecimal; with `flush`, its content is on the disk afterwards."""
-    with open_stream(file) as stream:
+    with file.open("rb") as stream:
         if flush:
             os.fsync(stream.fileno())
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -115,22 +112,6 @@ def check_files(folder: Path, names: Collection[str] | None = None) -> None:
         raise InputError(f"{folder}: {damage}; {remedy}")
 
 
-def verify_dataset(path: Path) -> None:
-    """Check a dataset's folder, or a part of it, against the SHA256SUMS there and in the two folders above.
-
-    Raises:
-        InputError: a file is missing or damaged.
-    """
-    for folder in (path, *path.parents[:2]):
-        if (folder / CHECKSUMS).is_file():
-            names = None if path == folder else [n for n in read_checksums(folder) if path in _and_above(folder / n)]
-            check_files(folder, names)
-
-
-def _and_above(file: Path) -> tuple[Path, ...]:
-    return file, *file.parents
-
-
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files of a folder, and, if it has checksums, theirs.
 
@@ -158,22 +139,20 @@ RECORD = ".written-by-convsim"
 CARD = "README.md"  # has no checksum, because people complete it
 TEMPORARY_KIND = "temporary folder"
 UNFINISHED = "unfinished output"  # of a run that was interrupted while it wrote to a URL
+_PART = re.compile(r"(train|validation|test)-[\w-]+\.parquet|report\.json|README\.md")  # of an unfinished output
 
 
 @contextmanager
-def new_folder(
-    output: Path, overwrite: bool, kind: str = "dataset", shared: bool = False
-) -> Iterator[tuple[Path, Path]]:
+def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator[tuple[Path, Path]]:
     """Yield an empty folder that becomes `output` if the block succeeds, and a folder for temporary files.
 
     Both are inside a temporary folder beside the output. What killed runs left of theirs is removed first. The output
-    is locked until the end.
+    is locked until the end. If the output is a URL, the block writes there, and the record says what is complete.
 
     Args:
         output: the folder.
         overwrite: replace an earlier output of the same kind, in which all files are recorded as written by a command.
-        kind: what the folder holds; part of its record. A dataset also gets checksums of its files.
-        shared: whether other machines must see the two folders; if the output is a URL, they are beside it then.
+        kind: what the folder holds; part of its record.
 
     Raises:
         InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
@@ -181,27 +160,16 @@ def new_folder(
     """
     output = resolve_links(output)
     check_replaceable(output, overwrite, kind)
-    with staged_folder(output, shared) as (folder, scratch):
+    with _written_in_place(output) if is_url(output) else staged_folder(output) as (folder, scratch):
         yield folder, scratch
-        if kind == "dataset":
-            names = [name for name in list_files(folder) if Path(name).name != CARD]
-            write_checksums(folder, names, read_checksums(folder))
         write_record(folder, kind, list_files(folder))
-        # The output may have changed since the command was started.
-        check_replaceable(output, overwrite, kind)
+        if not is_url(output):
+            check_replaceable(output, overwrite, kind)  # it may have changed since the command was started
 
 
 @contextmanager
-def staged_folder(output: Path, shared: bool = False) -> Iterator[tuple[Path, Path]]:
-    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours.
-
-    For a URL, both folders are in the system's folder for temporary files, and the files are uploaded at the end; with
-    `shared`, they are beside the output.
-    """
-    if is_url(output):
-        with _staged_for_storage(output, shared) as staged:
-            yield staged
-        return
+def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
+    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours."""
     output = resolve_links(output)
     make_folder(output.parent)
     with locked(output, lock_beside(output)):
@@ -258,54 +226,18 @@ def _remove(partial: Path, output: Path) -> None:
 
 
 @contextmanager
-def _staged_for_storage(output: Path, shared: bool) -> Iterator[tuple[Path, Path]]:
-    _clean_up_storage(output)
-    with ExitStack() as stack:
-        if shared:
-            temporary = temporary_path(output)
-            stack.callback(_remove_from_storage, temporary)
-            make_folder(temporary)
-            write_record(temporary, TEMPORARY_KIND)
-        else:
-            temporary = Path(stack.enter_context(TemporaryDirectory(prefix="convsim-")))
-        folder, scratch = temporary / "new", temporary / "scratch"
-        make_folder(folder)
-        make_folder(scratch)
-        with report_write_errors(output, temporary):
-            yield folder, scratch
-        _publish(folder, output)
+def _written_in_place(output: Path) -> Iterator[tuple[Path, Path]]:
+    """Empty an output on storage that cannot rename folders, with a record that it is unfinished, and yield it.
 
-
-def _clean_up_storage(output: Path) -> None:
-    """Remove the temporary folders that killed processes left beside a URL, to which only one process may write."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for folder in list(output.parent.iterdir()):
-            if is_temporary_of(output, folder) and has_record(folder, TEMPORARY_KIND):
-                print(f"removing {folder}, which an interrupted run left")
-                _remove_from_storage(folder)
-
-
-def _remove_from_storage(folder: Path) -> None:
-    """Remove a temporary folder, its record last, so that what a kill leaves can still be removed."""
-    for part in (folder / "new", folder / "scratch", folder):
-        with suppress(FileNotFoundError):
-            cast(Any, part).fs.rm(cast(Any, part).path, recursive=True)
-
-
-def _publish(folder: Path, output: Path) -> None:
-    """Copy the files of a folder to a URL, the list of them last, without which they are no complete output.
-
-    A record of what is being written comes first, so that the next run may replace what an interruption leaves.
+    The temporary folder is on this machine. What an interrupted run leaves is recognized by this record.
     """
-    names, old = list_files(folder), recorded_files(output)
+    old = [name for name in list_files(output) if name in recorded_files(output) or _PART.fullmatch(name)]
     make_folder(output)
-    write_record(output, UNFINISHED, {*names, *old})
-    left = (path for path in output.rglob("*") if TEMPORARY.fullmatch(path.name))  # of uploads
-    for file in [*left, *(output / name for name in {*old} - {*names})]:
-        file.unlink(missing_ok=True)
-    for name in [*sorted(names, key=lambda name: (name == CHECKSUMS, name)), RECORD]:
-        make_folder((output / name).parent)
-        (move if is_url(folder) else upload)(folder / name, output / name)
+    write_record(output, UNFINISHED, old)
+    for name in old:
+        (output / name).unlink(missing_ok=True)
+    with TemporaryDirectory(prefix="convsim-") as scratch, report_write_errors(output, output):
+        yield output, Path(scratch)
 
 
 def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> None:
@@ -319,7 +251,7 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
     if not output.is_dir():
         raise InputError(f"--output {output}: is a file, expected a folder; name another one")
     others = unrecorded_files(output)
-    if is_url(output) and has_record(output, UNFINISHED) and not others:
+    if is_url(output) and has_record(output, UNFINISHED) and all(map(_PART.fullmatch, others)):
         return
     if not has_record(output, kind):
         raise InputError(

@@ -5,24 +5,20 @@ The file is written under a temporary name beside it, which is then renamed.
 
 import argparse
 import errno
-import io
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from data_scripts.files.errors import InputError, one_line
 
 RENAME = ("file", "local", "hdfs")  # storage with folders, and where a file can be renamed in one step
-PART_BYTES = 1 << 23  # of a file on object storage, that a request reads
 
 
 def storage_path(text: str) -> Path:
@@ -36,54 +32,15 @@ def storage_path(text: str) -> Path:
         return Path(text)
     from upath import UPath  # imported here, because most paths are on a disk
 
-    use_pyarrow()
     try:
         path = UPath(text)
         path.fs  # noqa: B018 (connects)
     except ImportError as error:
-        raise InputError(f"{text}: {error} (with pip install)") from error
+        raise InputError(f"{text}: {error} (convsim[s3] and convsim[gcs] install what s3:// and gs:// need)") from error
     except (ValueError, OSError) as error:
         java = "; JAVA_HOME, HADOOP_HOME and CLASSPATH must name Hadoop's client" if scheme == "hdfs" else ""
         raise InputError(f"{text}: no access to {scheme}:// ({one_line(str(error), 300)}){java}") from error
     return cast(Path, path)
-
-
-@cache
-def use_pyarrow() -> None:
-    """Let paths at s3:// and gs:// use pyarrow, so that nothing else must be installed.
-
-    pyarrow finds the credentials where the programs of these providers look for them; AWS_ENDPOINT_URL names another
-    server than Amazon's. It reads hdfs://, too. URLs of other kinds need fsspec's package for them.
-    """
-    import fsspec
-    from fsspec.implementations.arrow import ArrowFSWrapper
-    from pyarrow import fs
-
-    class ObjectStorage(ArrowFSWrapper):
-        """A filesystem of pyarrow for `fsspec`, whose wrapper lacks what `UPath` asks of the class."""
-
-        root_marker = ""
-
-        @classmethod
-        def _parent(cls, path: str) -> str:
-            return cls._strip_protocol(path).rpartition("/")[0]
-
-    class S3(ObjectStorage):
-        protocol = "s3"
-
-        def __init__(self, **_: Any) -> None:
-            endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", ""))
-            server = {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme} if endpoint.netloc else {}
-            super().__init__(fs=fs.S3FileSystem(**server))
-
-    class GoogleCloud(ObjectStorage):
-        protocol = "gs"
-
-        def __init__(self, **_: Any) -> None:
-            super().__init__(fs=fs.GcsFileSystem())
-
-    fsspec.register_implementation("s3", S3, clobber=True)
-    fsspec.register_implementation("gs", GoogleCloud, clobber=True)
 
 
 def storage_argument(text: str) -> Path:
@@ -109,71 +66,13 @@ def readable(file: Path) -> Any:
     return file.open("rb") if is_url(file) else file
 
 
-def open_stream(file: Path) -> io.BufferedReader:
-    """Open a file that is read from its beginning to its end, in few requests to object storage."""
-    filesystem = getattr(cast(Any, file).fs, "fs", None) if is_object_storage(file) else None  # pyarrow's
-    if filesystem is not None:
-        return io.BufferedReader(filesystem.open_input_file(cast(Any, file).path), PART_BYTES)
-    return cast(io.BufferedReader, file.open("rb"))
-
-
-State = tuple[int, int] | None
-
-
-def file_state(file: Path) -> State:
-    """The size and time of a file on a disk; None for others, such as pipes."""
-    if is_url(file) or not file.is_file():
-        return None
-    status = file.stat()
-    return status.st_size, status.st_mtime_ns
-
-
-def check_unchanged(file: Path, before: State) -> None:
-    """Check that a file still has the state that it had before it was read.
-
-    Raises:
-        InputError: it has another one, so that only a part of it may have been read.
-    """
-    if before is not None and file_state(file) != before:
-        raise InputError(
-            f"{file}: changed while it was read; wait until the program that writes it has finished, and run the "
-            "command again"
-        )
-
-
 def upload(file: Path, target: Path) -> None:
-    """Copy a complete local file to a URL, under a temporary name first where the storage can rename files.
-
-    An interruption may leave a part of the file on object storage: only manifests say which files are complete.
-
-    Raises:
-        InputError: fewer bytes arrived.
-    """
+    """Copy a complete local file to a URL, under a temporary name first where the storage can rename files."""
     remote = cast(Any, target)
     new = remote.with_name(f".{target.name}.{secrets.token_hex(6)}.partial") if remote.protocol in RENAME else remote
     new.fs.put_file(str(file), new.path)
     if new != remote:
         new.fs.mv(new.path, remote.path)
-    _check_size(target, file.stat().st_size)
-
-
-def move(source: Path, target: Path) -> None:
-    """Rename a file of a storage within it; object storage copies it without the data passing through this process.
-
-    Raises:
-        InputError: fewer bytes arrived.
-    """
-    size = source.stat().st_size
-    if not is_object_storage(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    cast(Any, source).fs.mv(cast(Any, source).path, cast(Any, target).path)
-    _check_size(target, size)
-
-
-def _check_size(target: Path, size: int) -> None:
-    found = target.stat().st_size
-    if found != size:
-        raise InputError(f"{target}: {found:,} of {size:,} bytes arrived; run the command again")
 
 
 LOCK = ".convsim-lock"  # the end of every lock's name

@@ -1,33 +1,28 @@
 """Folders appear when they are complete, on a disk and at URLs; damage is found by their checksums."""
 
 import errno
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from filelock import FileLock
 
-from data_scripts.files import folders
-from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import (
     CHECKSUMS,
     RECORD,
+    UNFINISHED,
     find_damage,
+    has_record,
     new_folder,
     read_checksums,
     replace_files,
-    verify_dataset,
     write_checksums,
 )
-from data_scripts.files.storage import is_url, lock_beside, storage_path
-from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.files.storage import lock_beside, storage_path
 from tests.killing import kill_at_each_call
 
 
@@ -44,11 +39,8 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def expected(text: str) -> dict[str, str]:
-    record = {"kind": "dataset", "files": ["SHA256SUMS", "nli/train.parquet", "report.json"]}
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    checksums = f"{digest}  nli/train.parquet\n{digest}  report.json\n"
-    files = {"report.json": text, "nli/train.parquet": text, "SHA256SUMS": checksums}
-    return {**files, RECORD: json.dumps(record, indent=1) + "\n"}
+    record = {"kind": "dataset", "files": ["nli/train.parquet", "report.json"]}
+    return {"report.json": text, "nli/train.parquet": text, RECORD: json.dumps(record, indent=1) + "\n"}
 
 
 def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
@@ -57,7 +49,7 @@ def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
         (folder / "report.json").write_text("{}")
         (scratch / "spill").write_text("")
         assert not output.exists()
-    assert sorted(file.name for file in output.iterdir()) == [RECORD, "SHA256SUMS", "report.json"]
+    assert sorted(file.name for file in output.iterdir()) == [RECORD, "report.json"]
     assert [file.name for file in output.parent.iterdir()] == ["pairs"]
 
 
@@ -165,128 +157,35 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def write_at_url(output: Path, shared: bool = False, overwrite: bool = False, name: str = "a") -> None:
-    with new_folder(output, overwrite, shared=shared) as (folder, scratch):
+TRAIN = "train-00000-of-00001.parquet"
+
+
+def write_at_url(output: Path, overwrite: bool = False, name: str = TRAIN) -> None:
+    with new_folder(output, overwrite) as (folder, scratch):
         (folder / name).write_bytes(b"new")
         (scratch / "large").write_bytes(b"intermediate")
 
 
-class Killed(BaseException):
-    """Stands for SIGKILL: what would run after it is replaced by nothing."""
+def test_a_finished_run_leaves_only_its_output_at_a_url(place):
+    write_at_url(place / "pairs")
+    assert set(files_in(place)) == {f"pairs/{TRAIN}", f"pairs/{RECORD}"}
+    with pytest.raises(InputError, match="exists already; name another folder, or replace it with --overwrite"):
+        write_at_url(place / "pairs")
+    write_at_url(place / "pairs", overwrite=True, name="report.json")
+    assert set(files_in(place)) == {"pairs/report.json", f"pairs/{RECORD}"}
 
 
-def kill_while_writing(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as context:
-        context.setattr(folders, "_remove_from_storage", lambda folder: None)
-        with pytest.raises(Killed), new_folder(output, False, shared=True) as (folder, scratch):
-            (folder / "a").write_bytes(b"old")
-            (scratch / "large").write_bytes(b"intermediate")
-            raise Killed
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_temporary_folders_of_killed_runs_are_removed_and_named(place, monkeypatch, capsys, shared):
-    kill_while_writing(place / "pairs", monkeypatch)
-    kill_while_writing(place / "other", monkeypatch)
-    name = ".pairs.0123456789ab.partial"
-    (place / name).mkdir(parents=True, exist_ok=True)
-    (place / name / "mine").write_bytes(b"no record: not ours")
-    left = {path.partition("/")[0] for path in files_in(place)}
-    [ours] = [path for path in left if path.startswith(".pairs") and path != name]
-    write_at_url(place / "pairs", shared)
-    assert capsys.readouterr().out == f"removing {place / ours}, which an interrupted run left\n"
-    found = files_in(place)
-    assert {path.partition("/")[0] for path in found} == left - {ours} | {"pairs"}
-    assert found["pairs/a"] == b"new" and found[f"{name}/mine"]
-    write_at_url(place / "pairs", shared, overwrite=True)
-    assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_finished_run_leaves_only_its_output(place, shared):
-    write_at_url(place / "pairs", shared)
-    assert set(files_in(place)) == {"pairs/a", "pairs/SHA256SUMS", "pairs/.written-by-convsim"}
-    write_at_url(place / "pairs", shared, overwrite=True, name="b")
-    assert set(files_in(place)) == {"pairs/b", "pairs/SHA256SUMS", "pairs/.written-by-convsim"}
-
-
-def test_a_failed_run_leaves_nothing(place):
-    for shared in (False, True):
-        with pytest.raises(ValueError), new_folder(place / "pairs", False, shared=shared) as (folder, _):
-            (folder / "a").write_bytes(b"half")
-            raise ValueError
-    assert files_in(place) == {}
-
-
-def test_the_temporary_folder_is_beside_the_output_only_if_machines_share_it(place):
-    for shared in (False, True):
-        with new_folder(place / f"pairs{shared}", False, shared=shared) as (folder, scratch):
-            assert is_url(folder) == is_url(scratch) == shared
-            assert not shared or folder.parent.parent == scratch.parent.parent == place
-            (folder / "a").write_bytes(b"new")
-
-
-def test_files_in_folders_are_uploaded_under_their_names(place):
-    with new_folder(place / "pairs", False) as (folder, _):
-        (folder / "plots").mkdir()
-        (folder / "plots" / "one.png").write_bytes(b"image")
-    assert files_in(place)["pairs/plots/one.png"] == b"image"
-
-
-TRAIN = "train-00000-of-00001.parquet"
-
-
-@pytest.fixture
-def pairs(tmp_path) -> Path:
-    with new_folder(tmp_path / "pairs", overwrite=False) as (folder, _):
-        table = pa.table([["how are you"], ["fine"], ["1"], ["talk"], [[]]], schema=PAIR_SCHEMA)
-        pq.write_table(table, folder / TRAIN, write_page_checksum=True, compression="none")
-        (folder / "more").mkdir()
-        shutil.copyfile(folder / TRAIN, folder / "more" / TRAIN)
-        (folder / "README.md").write_text("card")
-    return tmp_path / "pairs"
-
-
-def flip(path: Path, text: bytes = b"how are you") -> None:
-    """Change a letter in the first of a file's texts."""
-    content = path.read_bytes()
-    path.write_bytes(content.replace(text, text[:-1] + b"x", 1))
-
-
-def test_the_checksums_of_a_dataset_are_those_of_sha256sum_and_leave_out_the_card(pairs):
-    digest = hashlib.sha256((pairs / TRAIN).read_bytes()).hexdigest()
-    assert (pairs / CHECKSUMS).read_text() == f"{digest}  more/{TRAIN}\n{digest}  {TRAIN}\n"
-    (pairs / "README.md").write_text("a better card")
-    verify_dataset(pairs)
-    assert load_pairs(str(pairs))["train"]["input"] == ["how are you"]
-
-
-@pytest.mark.parametrize("part", [".", "more", f"more/{TRAIN}"])
-def test_a_changed_file_is_named_wherever_the_dataset_is_read(pairs, part):
-    flip(pairs / "more" / TRAIN)
-    with pytest.raises(InputError, match=rf"pairs: more/{TRAIN} is damaged: .*restore it, or, if you changed it"):
-        load_columns(str(pairs / part), ())
-    with pytest.raises(InputError, match="is damaged: its checksum differs"):
-        load_pairs(str(pairs))
-    (pairs / CHECKSUMS).unlink()  # whoever changed the files on purpose deletes the checksums
-    verify_dataset(pairs)
-
-
-def test_a_file_is_read_though_another_one_is_damaged(pairs):
-    flip(pairs / TRAIN)
-    verify_dataset(pairs / "more")
-    verify_dataset(pairs / "more" / TRAIN)
-    with pytest.raises(InputError):
-        verify_dataset(pairs / TRAIN)
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"0" * 64 + b"  ", b"0" * 63 + b"  weights\n"])
-def test_damaged_checksums_are_named(pairs, content):
-    (pairs / CHECKSUMS).write_bytes(content)
-    for read in (verify_dataset, lambda folder: replace_files(folder, {TRAIN: b"new"})):
-        with pytest.raises(InputError, match=f"{CHECKSUMS} is damaged"):
-            read(pairs)
-    assert (pairs / TRAIN).read_bytes() != b"new"
+def test_what_an_interrupted_run_leaves_at_a_url_is_replaced_and_nothing_else(place):
+    with pytest.raises(ValueError), new_folder(place / "pairs", False) as (folder, _):
+        (folder / "train-part-00000-00000.parquet").write_bytes(b"half")
+        raise ValueError
+    assert not has_record(place / "pairs", "dataset") and has_record(place / "pairs", UNFINISHED)
+    (place / "pairs" / "thesis.tex").write_bytes(b"years of work")
+    with pytest.raises(InputError, match="exists and is not a dataset that a command wrote"):
+        write_at_url(place / "pairs")
+    (place / "pairs" / "thesis.tex").unlink()
+    write_at_url(place / "pairs")
+    assert set(files_in(place)) == {f"pairs/{TRAIN}", f"pairs/{RECORD}"}
 
 
 @pytest.fixture
