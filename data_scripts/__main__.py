@@ -1,19 +1,14 @@
-"""Prepare data for the trainer: convsim data NAME ... runs a command, NAME --help explains it.
-
-NAME may also be the path of a Python file with your own command, such as ./my_source.py.
-"""
+"""Prepare data for the trainer: convsim data NAME ... runs a command, NAME --help explains it."""
 
 import argparse
 import sys
-from pathlib import Path
 
-from data_scripts.commands import PROGRAM, Command, command_parser, find_commands, load_file
+from data_scripts.commands import PROGRAM, Command, command_parser, find_commands
 from data_scripts.files.command_line import (
     ArgumentParser,
     run_stoppable,
     suggest,
 )
-from data_scripts.files.errors import USER_ERRORS, user_message
 
 
 def _overview(commands: dict[str, Command]) -> ArgumentParser:
@@ -42,22 +37,14 @@ def main(arguments: list[str], program: str = PROGRAM) -> int:
 
 
 def _run(arguments: list[str], program: str) -> int:
-    try:
-        name = arguments[0] if arguments else "--help"
-        if name.endswith(".py"):
-            module = load_file(Path(name))
-        else:
-            commands = find_commands()
-            if name.startswith("-"):
-                _overview(commands).parse_args([name])
-            if name not in commands:
-                _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
-            module = commands[name].load()
-        args = command_parser(module, name, program).parse_args(arguments[1:])
-        args.run(args)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    name = arguments[0] if arguments else "--help"
+    commands = find_commands()
+    if name.startswith("-"):
+        _overview(commands).parse_args([name])
+    if name not in commands:
+        _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
+    args = command_parser(commands[name].load(), name, program).parse_args(arguments[1:])
+    args.run(args)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A small S3 server on the loopback interface: the requests that pyarrow makes to list, read, write and copy objects.
+"""A small S3 server on the loopback interface: the requests that s3fs makes to list, read, write and copy objects.
 
 Objects are held in memory. moto's server does the same, but cannot be installed with the versions of constraints.txt.
 """
@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 BUCKET = "bucket"
+MODIFIED = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
 class LoopbackS3:
@@ -131,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404)
         else:
             content = self.storage.objects.get(key, b"")
-            self._answer(200, Content_Length=str(len(content)), ETag=_etag(content))
+            self._answer(200, Content_Length=str(len(content)), ETag=_etag(content), Last_Modified=MODIFIED)
 
     def _list(self, query: dict[str, str]) -> None:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")

@@ -7,15 +7,12 @@ commands exists.
 
 import argparse
 import importlib
-import importlib.util
 import pkgutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from data_scripts.files.command_line import ArgumentParser
-from data_scripts.files.errors import InputError
 from data_scripts.public import ALIASES
 
 PROGRAM = "convsim data"
@@ -73,24 +70,3 @@ def command_parser(module: ModuleType, name: str, program: str = PROGRAM) -> Arg
     module.add_arguments(parser)
     parser.set_defaults(run=module.run)
     return parser
-
-
-def load_file(path: Path) -> ModuleType:
-    """Import a command in a file outside of the package, which follows the same convention.
-
-    Raises:
-        InputError: the file cannot be read, is not Python, or does not follow the convention.
-    """
-    name = f"data_scripts_file_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    try:
-        spec.loader.exec_module(module)
-    except (OSError, SyntaxError) as error:
-        raise InputError(f"{path}: cannot be read as Python ({error})") from error
-    if not (module.__doc__ and hasattr(module, "add_arguments") and hasattr(module, "run")):
-        example = ROOT / "public" / "paraphrases.py"
-        raise InputError(f"{path}: expected a docstring, add_arguments(parser) and run(args), as in {example}")
-    return module

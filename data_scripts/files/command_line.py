@@ -2,17 +2,14 @@
 
 import argparse
 import difflib
-import errno
-import io
 import multiprocessing
 import os
 import re
-import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,27 +63,12 @@ class ArgumentParser(argparse.ArgumentParser):
         self.exit(2, f"error: {one_line(message)} (options: {self.prog} --help)\n")
 
 
-READER_IS_GONE = (errno.EPIPE, errno.EIO)  # of a pipe, of a terminal
-
-
 def run_stoppable(run: Callable[[], int]) -> int:
     """Call a function that returns an exit code; a user error gives one line and the code 2.
 
     `stop_signals` stop it with one line and the code 128 + signal. What it was writing is removed as after an error,
-    and worker processes end. A second signal ends it at once. While it runs, printing cannot fail: see
-    `_output_that_cannot_fail`. A working folder that was deleted, and a name that the encoding of the locale lacks,
-    are user errors too.
+    and worker processes end. A second signal ends it at once. If nobody reads what it prints, it ends without a line.
     """
-    with _output_that_cannot_fail():
-        code = _run_until_signal(run)
-        sys.stdout.flush()
-        if not code and (lost := _lost_output()) and lost.errno not in READER_IS_GONE:
-            print(f"error: standard output: {lost.strerror}; a part of what was printed is lost", file=sys.stderr)
-            return 2
-    return code
-
-
-def _run_until_signal(run: Callable[[], int]) -> int:
     received: list[int] = []
     process = os.getpid()
 
@@ -103,24 +85,22 @@ def _run_until_signal(run: Callable[[], int]) -> int:
 
     before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
-        _check_working_folder()
-        return run()
+        code = run()
+        sys.stdout.flush()
+        return code
     except BaseException as error:  # some libraries raise an exception of their own when they are interrupted
-        if not received:
-            return _exit_code(error)
-        name = signal.Signals(received[0]).name
-        print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
-        return 128 + received[0]
+        if received:
+            name = signal.Signals(received[0]).name
+            print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
+            return 128 + received[0]
+        try:
+            sys.stdout.flush()
+        except OSError:  # what is left to print is discarded, or Python would try again when it exits
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else _exit_code(error)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _check_working_folder() -> None:
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        raise InputError("the working folder was deleted; change to one that exists") from error
 
 
 def _exit_code(error: BaseException) -> int:
@@ -128,8 +108,6 @@ def _exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt) and hasattr(error, "exit_code"):
         print(f"error: {error}", file=sys.stderr)
         return int(error.exit_code)
-    if isinstance(error, UnicodeEncodeError) and error.encoding.lower() not in ("utf-8", "utf8"):
-        error = InputError(f"the output's encoding, {error.encoding}, lacks some letters; {UTF8_LOCALE}")
     if not isinstance(error, USER_ERRORS):
         raise error
     print(f"error: {user_message(error)}", file=sys.stderr)
@@ -142,67 +120,6 @@ def stop_signals() -> list[signal.Signals]:
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
         return [signal.SIGINT, signal.SIGTERM]
     return [signal.SIGINT, signal.SIGTERM, hangup]
-
-
-class _Descriptor(io.FileIO):
-    """A file descriptor that discards what is written from the first error on, and keeps the error."""
-
-    error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        try:
-            while (count := super().write(data)) is None:  # a full pipe that does not block
-                select.select([], [self], [])
-            return count
-        except OSError as error:
-            self.error = error
-            with Path(os.devnull).open("wb") as discarded:
-                os.dup2(discarded.fileno(), self.fileno())  # what libraries and child processes write, too
-            return len(data)
-
-
-@contextmanager
-def _output_that_cannot_fail() -> Iterator[None]:
-    """Discard what is printed to a closed or full stream, instead of raising an error where a line is printed.
-
-    A stream that was closed when Python started is opened again: otherwise, the next file that is opened would have
-    its descriptor, and get what libraries print.
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            stream = Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115 (stays open)
-            os.set_inheritable(stream.fileno(), True)
-            setattr(sys, name, stream)
-    before = {name: getattr(sys, name) for name in ("stdout", "stderr")}
-    replaced = [name for name, stream in before.items() if stream is getattr(sys, f"__{name}__")]  # not of a test
-    for name in replaced:
-        old = before[name]
-        with suppress(OSError):
-            old.flush()
-        stream = io.TextIOWrapper(
-            io.BufferedWriter(_Descriptor(old.fileno(), "w", closefd=False)),
-            encoding=old.encoding,
-            errors="backslashreplace" if old.errors == "strict" else old.errors,
-            line_buffering=old.line_buffering,
-            write_through=old.write_through,
-        )
-        setattr(sys, name, stream)
-    try:
-        yield
-    finally:
-        for name in replaced:
-            getattr(sys, name).flush()
-            setattr(sys, name, before[name])
-
-
-def _lost_output() -> OSError | None:
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    return raw.error if isinstance(raw, _Descriptor) else None
-
-
-def is_output_lost() -> bool:
-    """Whether nobody reads standard output any more (or its disk is full), so that a command need not print on."""
-    return _lost_output() is not None
 
 
 LARGEST = 2**31 - 1  # a whole number that every library takes

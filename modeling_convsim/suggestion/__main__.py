@@ -12,7 +12,6 @@ from typing import Any, get_args
 from data_scripts.files.command_line import (
     ArgumentParser,
     add_output_argument,
-    is_output_lost,
     number,
     run_stoppable,
     whole_number,
@@ -236,8 +235,6 @@ def _suggest(options: argparse.Namespace) -> None:
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()
-        if is_output_lost():  # standard input may have no end
-            break
 
 
 def _calibrate(options: argparse.Namespace) -> None:
