@@ -123,7 +123,6 @@ def stop_signals() -> list[signal.Signals]:
 
 
 LARGEST = 2**31 - 1  # a whole number that every library takes
-MOST_PROCESSES = max(64, os.cpu_count() or 1)  # each takes memory of its own
 
 
 def whole_number(minimum: int, maximum: int = LARGEST) -> Callable[[str], int]:
