@@ -50,7 +50,7 @@ def join_logs(
     Raises:
         InputError: a replier is not the author of any message.
     """
-    from data_scripts.chats.cleaning import strip_stored
+    from data_scripts.boilerplate.stored import strip_stored
     from data_scripts.pairs.engines import read_parquet
 
     messages, ready = stored

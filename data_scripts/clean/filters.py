@@ -45,7 +45,7 @@ class Filters:
     bots: tuple[str, ...] = ()  # lowercased names of authors
     language: str | None = None  # ISO 639-1
     markdown: bool = False  # strip links and quoted lines before the text is measured
-    keep_salutations: bool = False  # or strip what `clean.letters` removes, with the rules for chats
+    keep_salutations: bool = False  # or strip what `boilerplate.letters` removes, with the rules for chats
 
     @property
     def strip_letters(self) -> bool:

@@ -14,10 +14,10 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
+from data_scripts.boilerplate.notices import notice_kind
 from data_scripts.chats.dates import Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, Message
-from data_scripts.chats.notices import notice_kind
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.files.errors import refuse_options
 

@@ -10,12 +10,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
+from data_scripts.boilerplate.names import is_title_case
+from data_scripts.boilerplate.notices import MARKS, is_forwarded, notice_kind, without_marks
 from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
-from data_scripts.chats.notices import MARKS, is_forwarded, notice_kind, without_marks
 from data_scripts.chats.sample import Sample
-from data_scripts.clean.names import is_title_case
 from data_scripts.files.texts import BrokenLineError
 
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from data_scripts.clean.letters import (
+from data_scripts.boilerplate.letters import (
     ADDRESSEES,
     CLOSINGS,
     FOOTERS,
@@ -16,11 +16,24 @@ from data_scripts.clean.letters import (
     names_in_letter,
     strip_letter,
 )
-from data_scripts.clean.names import Names
+from data_scripts.boilerplate.names import Names
 
 SPEAKERS = [
     *("Tunde Bello", "Ngozi Okafor", "Priya Sharma", "Weber, Frank", "marta.lopez@example.org", "Anne-Marie Blanc"),
-    *("Will Price", "Mark", "May Chen", "Grace", "Support", "Admin", "user123", "bob", "wes", "tom9", "Nimbus Support"),
+    *(
+        "Will Price",
+        "Mark",
+        "May Chen",
+        "Siobhán O'Neill",
+        "Grace",
+        "Support",
+        "Admin",
+        "user123",
+        "bob",
+        "wes",
+        "tom9",
+        "Nimbus Support",
+    ),
 ]
 NAMES = Names(SPEAKERS)
 
@@ -124,13 +137,12 @@ NAMED = [
     ("Thank you Mr. Adeyemi, that helps", "Thank you {name}, that helps"),
     ("Sorry Will, no.", "Sorry {name}, no."),
     ("Let me know, Grace.", "Let me know, {name}."),
-    ("I asked Tunde Bello to call", "I asked {name} to call"),
-    ("TUNDE will call", "{name} will call"),
-    ("Anne-Marie's order is late", "{name}'s order is late"),
+    ("Thanks for it, Tunde Bello.", "Thanks for it, {name}."),
     ("Yes Mrs Okafor, it left", "Yes {name}, it left"),
-    ("ask user123 or @wes about it", "ask {name} or {name} about it"),
-    ("Marta will call", "{name} will call"),
-    ("ask Frank Weber", "ask Frank Weber"),  # Frank is an ordinary word, too
+    ("It left, marta", "It left, {name}"),
+    ("It left, Anne-Marie!", "It left, {name}!"),
+    ("It left, Siobhán O'Neill.", "It left, {name}."),
+    ("It left, tom9.", "It left, {name}."),
 ]
 
 
@@ -169,6 +181,8 @@ def test_the_form_of_a_letter_is_removed_and_counted(kind, text, stripped):
      "Отправлено из почты", "iPhoneから送信できません", "Verstuurd met de post",
      "Diese Nachricht wurde von meinem Bruder gelesen",
      "Das ist gut. Danke, ich probiere es", "Hola, no funciona", "Bonjour, ça ne marche pas", "2 Thanks\nDone",
+     "I asked Tunde Bello to call", "TUNDE will call", "Anne-Marie's order is late", "ask @wes about it",
+     "It left, Nimbus.", "it is in Lima, Tunde.", "It left, Chidi.", "It left, tunde, today", "A, B and Tunde",
      "it works.\n\n", " Thanks, it is sent\n", ""],
 )  # fmt: skip
 def test_ordinary_texts_stay_as_they_are(text):
@@ -184,7 +198,7 @@ def test_ordinary_texts_stay_as_they_are(text):
         ("Hi Chidi!", "Hi {name}!"),
         ("Best regards, Priya", "Best regards, {name}"),
         ("Sent from my iPhone", "Sent from my iPhone"),
-        ("@tom9", "{name}"),
+        ("@tom9", "@tom9"),
         ("Good day sir.", "Good day sir."),
         ("Hi Tunde,\n\nThanks,\nPriya", "Hi {name}"),
     ],
@@ -226,7 +240,6 @@ def test_every_form_without_a_speakers_name_is_suspected_by_the_pattern_before_i
     ("text", "names"),
     [
         ("Hi Chidi, done.\n\nBest regards,\nLena Vogt\nNimbus", ["Chidi", "Lena Vogt"]),
-        ("Hello, my name is Lena. How can I help?", ["Lena"]),
         ("Hi, the server is down", []),
         ("Thanks for coming", []),
         ("my name is wrong. Regards, me", []),

@@ -17,7 +17,7 @@ CLOSINGS = [
     *("\nMit freundlichen Grüßen\n{}", "\nSaludos,\n{}", " - {}"),
 ]
 FOOTERS = ["", "\n\nSent from my iPhone", "\nGet Outlook for iOS"]
-ANSWERS = ["Sign in again, please.", "Ask {} to share the folder.", "It is fixed, {}."]
+ANSWERS = ["Sign in again, please.", "Ask the owner to share the folder.", "It is fixed, {}."]
 
 
 def help_desk(path: Path, agents: tuple[str, str] = ("Priya Sharma", "Tom Lee"), bot: str = "Nimbus") -> Path:
@@ -57,7 +57,7 @@ def test_no_name_and_no_receipt_is_left_and_the_agents_answer_the_customers(tmp_
         "closings and signatures": 36,
         "device footers": 24,
         "addressees": 0,
-        "names replaced by {name}": 24,
+        "names replaced by {name}": 12,
     }
 
 
@@ -99,7 +99,7 @@ def test_inspect_shows_the_pairs_and_what_was_removed(tmp_path, capsys):
     output = capsys.readouterr().out
     assert "    -> Sign in again, please.\n" in output
     assert (
-        "removed: salutations 108, closings and signatures 36, device footers 24, names replaced by {name} 24" in output
+        "removed: salutations 108, closings and signatures 36, device footers 24, names replaced by {name} 12" in output
     )
     assert "automatic messages 36; --keep_salutations keeps them" in output
     assert main(["inspect", log, "--keep_salutations"]) == 0

@@ -1,16 +1,17 @@
 """Removes from a message what belongs to its letter and not to what it says: salutation, addressee, closing, footer.
 
-A step that would leave no word is not taken, so that no text becomes empty. Names are those of `clean.names`; a
-salutation is also recognized by its capitalized words ("Hi Tunde,"). A greeting without a name ("Hi there,") stays.
+A step that would leave no word is not taken, so that no text becomes empty. A
+salutation is recognized by the names of speakers, and by its capitalized words ("Hi Tunde,"). A greeting without a name
+("Hi there,") stays. The name of who is thanked or addressed within a text becomes `{name}`.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
-from data_scripts.clean.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
+from data_scripts.boilerplate.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
 SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = "salutations", "closings and signatures", "device footers", "addressees"
 MENTIONS = f"names replaced by {NAME}"
@@ -50,18 +51,20 @@ _FOOTER = re.compile(  # perhaps with a link, and an excuse
 _ADDRESSEE = re.compile(rf"\s*(?:{MENTION}(?:[,:;]|\s)+)+(?:[–—-]\s+)?")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
 _TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
-_THANKS_NAME = re.compile(
-    rf"\b(?i:{_THANKS}) (?P<name>(?:(?i:{'|'.join(sorted(TITLES))})\.? )?\w[\w'’-]+(?: [^\W\d_]\w+)?)"
-    r"(?=\s*[,!.](?:\s|$)|\s*$)"
+# Who is thanked, greeted or the like, or follows the last comma of a sentence
+_ADDRESS = re.compile(
+    rf"(?:(?<!\w)(?:(?P<thanks>(?i:{_THANKS}))|(?i:{pattern('before a name')})),?|(?<=[^\W\d_]),) "
+    rf"(?P<name>(?P<title>(?i:{'|'.join(sorted(TITLES))})\.? )?\w[\w'’-]*(?: [^\W\d_][\w'’-]*){{0,2}})"
+    r"(?=\s*(?:[,.!?:](?!\w)|[–—-]\s|\n|$))"
 )
-_INTRODUCED = re.compile(rf"\b(?i:{pattern('introductions')})\s")
+_END = re.compile(r"[.!]|\s*(?:\n|$)")
 _FULL_NAME = re.compile(r"\s*[^\W\d_]{2,}(?: [^\W\d_]{2,}){0,2}(?=\s*(?:[,.\n|–—-]|$))")
 _NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
 _NOBODY = Names()
 # RE2 finds every text that a step may change, except those with a speaker's name, and few others.
 SUSPECT = "|".join(
     (
-        rf"\A[\s*_¡]*(?i:{pattern('greetings')})[\s,]|(?i:{pattern('introductions')})\s",
+        rf"\A[\s*_¡]*(?i:{pattern('greetings')})[\s,]",
         r"\A\s*<?@",
         rf"(?:\A|[\s.!?…;:)»,])(?i:{_STRONG})(?:[^\pL]|\z)",
         rf"(?i:{_WEAK}|{_THANKS})[,!.:–—-]*[ \t\r]*(?:\n|\pL[\pL'’-]*[.! ]*\z)",
@@ -70,8 +73,8 @@ SUSPECT = "|".join(
         rf"(?i:{pattern('hints of footers')})",
     )
 )
-_HINTS_OF_THANKS, _HINTS_OF_FOOTERS = words("hints of thanks"), words("hints of footers")
-_HINTS_OF_CLOSINGS = words("hints of closings") | _HINTS_OF_THANKS
+_HINTS_OF_FOOTERS = words("hints of footers")
+_HINTS_OF_CLOSINGS = words("hints of closings") | words("hints of thanks")
 _HAS_WORD = re.compile(r"\w")
 MOST_WORDS = 5  # of a name
 
@@ -100,21 +103,20 @@ def strip_letter(text: str, names: Names, counts: Counter[str]) -> str:
         if shorter != stripped:
             counts[MENTIONS if shorter.count(NAME) > stripped.count(NAME) else kind] += 1
             stripped = shorter
-    stripped, replaced = _name_those_thanked(stripped)
-    stripped, mentions = names.replace(stripped)
-    counts[MENTIONS] += replaced + mentions
+    named = _name_addressed(stripped, names)
+    counts[MENTIONS] += named.count(NAME) - stripped.count(NAME)
+    stripped = named
     return text if stripped == original else _with_capital(stripped.strip(), text)
 
 
 def names_in_letter(text: str) -> Iterator[str]:
-    """The names in the salutation and the signature of a text, and after "my name is"."""
+    """The names in the salutation and the signature of a text."""
     greeting = _GREETING.match(text)
     if greeting and not greeting["comma"] and (found := _end_of_name(text, greeting.end(), _NOBODY)):
         yield text[greeting.end() : found[0]]
-    for match in chain(_CLOSING.finditer(text), _INTRODUCED.finditer(text)):
+    for match in _CLOSING.finditer(text):
         name = _FULL_NAME.match(text, match.end())
-        is_closing = match.re is _INTRODUCED or _after_signature(text, match, _NOBODY) is not None
-        if name and is_closing and all(map(_may_be_name, name[0].split())):
+        if name and all(map(_may_be_name, name[0].split())) and _after_signature(text, match, _NOBODY) is not None:
             yield name[0].strip()
 
 
@@ -215,7 +217,7 @@ def _without_closing(text: str, names: Names) -> str:
             shorter = _unless_empty(shorter[: match.start()].rstrip(" \n,-–—") + rest, shorter)
             break
     signed = _LAST_NAME_LINE.search(shorter)
-    if signed and names.is_signed(signed["name"]):
+    if signed and names.is_named(signed["name"]):
         shorter = _unless_empty(shorter[: signed.start()].rstrip(" ,"), shorter)
     return shorter
 
@@ -258,17 +260,18 @@ def _is_signature(line: str, names: Names) -> bool:
     return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
 
 
-def _name_those_thanked(text: str) -> tuple[str, int]:
-    """Replace the capitalized words of "Thanks Tunde,", whoever that is."""
-    if not _has_any(text, _HINTS_OF_THANKS):
-        return text, 0
+def _name_addressed(text: str, names: Names) -> str:
+    """Replace the names of speakers who are addressed, and in "Thanks Tunde," all capitalized words."""
 
     def replace(match: re.Match[str]) -> str:
-        words = match["name"].split()
-        words = words[1:] if words[0].rstrip(".").casefold() in TITLES else words
-        if not words or not all(map(_may_be_name, words)):
-            return match[0]
-        return match[0].removesuffix(match["name"]) + NAME
+        said = match["name"].removeprefix(match["title"] or "")
+        is_name = names.is_named(said) or (match["title"] is not None and names.knows(said))
+        if match[0].startswith(","):
+            is_name = (
+                is_name and text[: match.start()].split()[-1].islower() and _END.match(text, match.end()) is not None
+            )
+        elif match["thanks"]:
+            is_name = is_name or all(map(_may_be_name, said.split()))
+        return match[0].removesuffix(match["name"]) + NAME if is_name else match[0]
 
-    named = _THANKS_NAME.sub(replace, text)
-    return named, named.count(NAME) - text.count(NAME)
+    return _ADDRESS.sub(replace, text)

@@ -1,56 +1,43 @@
-"""Strips stored messages and ready pairs of salutations, signatures and the like (`clean.letters`), and counts them."""
+"""Strips stored messages and ready pairs of salutations, signatures and the like (`letters`), and counts them."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, strip_letter
+from data_scripts.boilerplate.names import Names
 from data_scripts.clean.filters import Filters
-from data_scripts.clean.letters import KINDS, SUSPECT, names_in_letter, strip_letter
 from data_scripts.clean.measures import measure_language
-from data_scripts.clean.names import Names
 from data_scripts.files.parquet import parquet_writer
 
 BATCH_ROWS = 20_000
-SAMPLE = 20_000  # messages, in which is looked how names are used
 MEASURES = ("characters", "alphabetic", "language")
 
 
 def strip_stored(messages: Path, ready: Path, filters: Filters) -> dict[str, int]:
     """Strip the texts in two files of `conversations.store_logs`, in place; returns what was removed, by kind."""
     counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-    names = learn_names(messages)
+    names = find_names(messages)
     _rewrite(messages, [("text", MEASURES)], names, filters, counts)
     sides = [(side, tuple(f"{side}_{name}" for name in MEASURES)) for side in ("input", "response")]
     _rewrite(ready, sides, names, filters, counts)
     return dict(counts)
 
 
-def learn_names(messages: Path) -> Names:
-    """The names of the speakers of stored messages, and of those who are greeted; memory holds the distinct ones."""
-    speakers: set[str] = set()
+def find_names(messages: Path) -> Names:
+    """The names of the speakers of stored messages, and of those who are greeted or sign in the first ones."""
+    found = set[str]()
     with pq.ParquetFile(messages) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=["speaker"]):
-            speakers.update(filter(None, pc.unique(batch["speaker"]).to_pylist()))
-    known = Names(speakers)
-    sample = list(islice(_texts(messages), SAMPLE))
-    texts = pa.array([text for _, text in sample], pa.string())
-    letters = texts.filter(pc.match_substring_regex(texts, SUSPECT)).to_pylist()
-    found = Counter(name for text in letters for name in names_in_letter(text))
-    names = Names([*speakers, *found])
-    in_letters = Counter(word.casefold() for name in found.elements() for word in name.split() if not known.knows(word))
-    names.learn(sample, in_letters)
-    return names
-
-
-def _texts(messages: Path) -> Iterator[tuple[str | None, str]]:
-    with pq.ParquetFile(messages) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=["speaker", "text"]):
-            yield from zip(batch["speaker"].to_pylist(), batch["text"].to_pylist(), strict=True)
+        for number, batch in enumerate(file.iter_batches(BATCH_ROWS, columns=["speaker", "text"])):
+            found.update(filter(None, pc.unique(batch["speaker"]).to_pylist()))
+            if number == 0:
+                letters = batch["text"].filter(pc.match_substring_regex(batch["text"], SUSPECT)).to_pylist()
+                found.update(name for text in letters for name in names_in_letter(text))
+    return Names(found)
 
 
 def _rewrite(

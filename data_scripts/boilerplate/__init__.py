@@ -1,0 +1,1 @@
+"""What of a text is not its message: salutations, signatures, quotations, names, notices of programs."""

@@ -1,0 +1,23 @@
+"""Which names speakers have."""
+
+import pytest
+
+from data_scripts.boilerplate.names import Names
+
+
+@pytest.mark.parametrize(
+    ("speaker", "name"),
+    [("Tunde Bello", "tunde bello"), ("Bello, Tunde", "Tunde Bello"), ("Herr Okafor", "Okafor"), ("María", "maría"),
+     ("tunde.bello@example.org", "Tunde Bello"), ("tom_9", "Tom_9"), ("Priya (Support)", "Priya"), ("Will", "Will")],
+)  # fmt: skip
+def test_the_names_of_a_speaker_are_known(speaker, name):
+    assert Names([speaker]).is_named(name)
+
+
+@pytest.mark.parametrize(
+    ("speaker", "name"),
+    [("Tunde Bello", "Bello"), ("Tunde Bello", "Tunde Drive"), ("Nimbus Support", "Nimbus"), ("Agent 7", "Agent"),
+     ("customer", "customer"), ("A", "A"), ("Will", "will"), ("tunde.bello@example.org", "example")],
+)  # fmt: skip
+def test_other_words_are_no_names(speaker, name):
+    assert not Names([speaker]).is_named(name)
