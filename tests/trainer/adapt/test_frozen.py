@@ -128,7 +128,8 @@ def test_the_project_s_own_base_is_joined_if_it_knows_the_language(backbone, bas
     assert results["joint"]["share"] == 0.4 and results["joint"]["queries"] == results["response_prediction"]["queries"]
     assert "joined with the project's own base, whose share in a score is 0.4" in capsys.readouterr().out
     encoder = ReplyIndex.load("run/replies").encoder
-    assert isinstance(encoder, JointEncoder) and encoder.second.model.name_or_path == str(Path("run/second/model").resolve())
+    assert isinstance(encoder, JointEncoder)
+    assert encoder.second.model.name_or_path == str(Path("run/second/model").resolve())
 
 
 def test_only_the_heads_of_a_pretrained_encoder_are_trained(backbone, adapted_pairs, monkeypatch):
