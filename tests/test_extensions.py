@@ -1,6 +1,7 @@
 """A source, a task and an encoder outside of the package, each in one file: data, training, evaluation, publication."""
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 import yaml
 
 import modeling_convsim
-from data_scripts.__main__ import main as prepare
 from modeling_convsim import Encoder
 from trainer import run
 from trainer.data.datasets import DATASET_KINDS
@@ -45,7 +45,9 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     text = tmp_path / "rhymes.txt"
     text.write_text("".join(f"{first}\t{second}\n" for first, second in LINES))
     data, folder = tmp_path / "rhymes", tmp_path / "run"
-    assert prepare([str(EXTENSIONS / "rhymes_source.py"), str(text), "--output", str(data)]) == 0
+    script = str(EXTENSIONS / "rhymes_source.py")
+    monkeypatch.setattr(sys, "argv", [script, str(text), "--output", str(data)])
+    runpy.run_path(script, run_name="__main__")
     assert "rhymes" in capsys.readouterr().out
 
     preset = tmp_path / "preset.yaml"

@@ -11,17 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.files.command_line import add_output_argument
-from data_scripts.files.datasets import load_columns
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import check_license, escape_text, is_path
 from data_scripts.files.texts import BrokenLines
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict
+    pass
 
 
 FIRST_LINES = "first lines left out"
@@ -68,19 +66,6 @@ def format_table(report: Report) -> str:
     return "\n".join(lines)
 
 
-def print_report(report: Report, output: Path) -> None:
-    """Print a report with a line for each section, for the commands that read public datasets."""
-    for section, content in report.items():
-        if isinstance(content, list):
-            print(f"{section}:", *(f"  {line}" for line in content), sep="\n")
-            continue
-        shown = (
-            f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}" for name, value in content.items()
-        )
-        print(f"{section}: {', '.join(shown)}")
-    print(f"saved in {output}")
-
-
 def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str, nargs: str | None = None) -> None:
     """Add the options of a command that reads a SOURCE, or with `nargs` several of them, and writes a dataset."""
     parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=source_help)
@@ -94,13 +79,13 @@ def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str, nar
     )
 
 
-def write_dataset(args: argparse.Namespace, write: Callable[[Path, Path, BrokenLines], Report]) -> None:
+def write_dataset(args: argparse.Namespace, write: Callable[[Path, BrokenLines], Report]) -> None:
     """Write a public dataset with its report and card, and print the report.
 
     Args:
         args: the options of `add_dataset_arguments`.
-        write: writes the Parquet files, given the folder, a folder for temporary files, and what counts the lines that
-            cannot be read; returns the report.
+        write: writes the Parquet files, given the folder and what counts the lines that cannot be read; returns the
+            report.
 
     Raises:
         InputError: as for `new_folder`, or --license is not a license id.
@@ -110,62 +95,15 @@ def write_dataset(args: argparse.Namespace, write: Callable[[Path, Path, BrokenL
     broken = BrokenLines()
     sources = args.source if isinstance(args.source, list) else [args.source]
     names = [Path(source).resolve().name if is_path(source) else source for source in sources]
-    with new_folder(args.output, args.overwrite) as (folder, scratch):
-        report = write(folder, scratch, broken)
+    with new_folder(args.output, args.overwrite) as (folder, _):
+        report = write(folder, broken)
         if broken.counts:
             report["lines left out"] = dict(broken.counts)
             report[FIRST_LINES] = first_lines(broken)
         write_report(report, folder)
         write_dataset_card(folder, [args.license] if args.license else [], ", ".join(names))
-    print_report(report, args.output)
-
-
-def write_loaded(args: argparse.Namespace, load: Callable[[BrokenLines], tuple[DatasetDict, Report]]) -> None:
-    """`write_dataset` of splits that fit into memory: `load` returns them and the report."""
-
-    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
-        splits, report = load(broken)
-        write_splits(splits, folder)
-        return report
-
-    write_dataset(args, write)
-
-
-def write_splits(splits: DatasetDict, folder: Path) -> None:
-    """Write a Parquet file for each split; `load_columns` reads them back."""
-    import datasets
-
-    hidden = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()  # these files are small
-    for name, split in splits.items():
-        split.to_parquet(split_file(folder, name), write_page_checksum=True)
-    if not hidden:
-        datasets.enable_progress_bars()
-
-
-def load_written(
-    source: str, columns: tuple[str, ...], write: Callable[[Path, Path, BrokenLines], Report]
-) -> DatasetDict:
-    """Load the output of a command, or, in memory, what the command makes of a dataset on the Hub.
-
-    Args:
-        source: a path, or a name on the Hub.
-        columns: of the output.
-        write: as for `write_dataset`.
-
-    Raises:
-        InputError: there is nothing to read, or a column is missing.
-    """
-    import pyarrow.parquet as pq
-    from datasets import Dataset, DatasetDict
-
-    if is_path(source):
-        return load_columns(source, columns)
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        write(folder, folder, BrokenLines())
-        files = sorted(folder.glob("*.parquet"))
-        return DatasetDict({file.name.partition("-")[0]: Dataset(pq.read_table(file)) for file in files})
+    print(format_table(report))
+    print(f"saved in {args.output}")
 
 
 def split_file(folder: Path, split: str) -> Path:

@@ -184,6 +184,8 @@ _SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|test)(?:set|ing)
 
 
 _SPLIT_NAMES = {"train": "train", "test": "test"}  # the others are validation
+# Of SICK; and of Karpathy's splits of COCO, images of the validation set that may be trained on.
+_SPLIT_VALUES = {"trial": "validation", "restval": "train"}
 
 
 def split_from_name(name: str) -> str:
@@ -200,9 +202,7 @@ def names_split(name: str) -> bool:
 def split_from_value(value: object) -> str | None:
     """The split that a value of a column names, such as val; None if it names none."""
     name = str(value).lower()
-    if name == "restval":  # of Karpathy's splits of COCO: images of the validation set that may be trained on
-        return "train"
-    return split_from_name(name) if _SPLIT.fullmatch(name) else None
+    return _SPLIT_VALUES.get(name) or (split_from_name(name) if _SPLIT.fullmatch(name) else None)
 
 
 def existing_folder(source: str | Path) -> Path:

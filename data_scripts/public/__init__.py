@@ -1,32 +1,201 @@
 """Public datasets: a module for each kind, which is the command of its name and has the function that loads it.
 
-A kind that is used for evaluation has `load_evaluation(source)`, which returns the splits; `leakage --against` uses it.
+The module declares its `KIND`: the columns of the Parquet files, those of the tables that are read, and the conversion.
+A kind whose evaluation datasets are not its splits has `load_evaluation(source)`; `leakage --against` uses it.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import logging
 import pkgutil
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from datasets import DatasetDict
+
+    from data_scripts.files.dataset_folders import Report
+    from data_scripts.files.records import Rows
+    from data_scripts.files.rows import ColumnNames
+    from data_scripts.files.texts import BrokenLines
 
 ALIASES = {"snli": "nli"}  # another name of a command
 
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Part:
+    """A part of a source that is counted on its own: a split, or one of several datasets of a split.
+
+    Attributes:
+        source: where it comes from.
+        name: the split, and what follows it after a space.
+        rows: (location, role -> value).
+        counts: what the report says beside the number of rows.
+    """
+
+    source: str
+    name: str
+    rows: Rows
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of public dataset: what is read, and what is written.
+
+    Attributes:
+        schema: the columns of the Parquet files.
+        columns: role -> the columns of a table that have it, as for `read_rows`.
+        convert: yields the rows of a part in the order of `schema`, and counts what it leaves out.
+        content: what a row is called if there is none, such as "scored pair".
+        rows: the name of the number of rows in the report.
+        optional: the roles that a table may lack.
+        source_help: what the help of the command says about SOURCE; by default, that it is a table.
+        several: whether the command reads several sources.
+        label_names: whether labels are read by their names.
+        read_originals: the parts of a source in the format of its authors: name -> rows; none if it is a table.
+        originals: such a file, for the error message.
+    """
+
+    schema: pa.Schema
+    columns: ColumnNames
+    convert: Callable[[Part], Iterable[tuple[Any, ...]]]
+    content: str
+    rows: str = "rows"
+    optional: tuple[str, ...] = ()
+    source_help: str = ""
+    several: bool = False
+    label_names: bool = False
+    read_originals: Callable[[str], dict[str, Rows]] = lambda source: {}
+    originals: str = ""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options of the command."""
+        from data_scripts.files.dataset_folders import add_dataset_arguments
+        from data_scripts.files.rows import SOURCE_HELP
+
+        add_dataset_arguments(parser, self.source_help or SOURCE_HELP, nargs="+" if self.several else None)
+
+    def run(self, args: argparse.Namespace) -> None:
+        """Write the splits as Parquet with report.json, and print the counts; `args` as of `add_dataset_arguments`."""
+        from data_scripts.files.dataset_folders import write_dataset
+
+        sources = args.source if isinstance(args.source, list) else [args.source]
+        write_dataset(args, lambda folder, broken: self.build(sources, folder, broken))
+
+    def load(self, source: str) -> DatasetDict:
+        """Load the splits of a folder that the command wrote; or, in memory, what the command makes of another source.
+
+        Raises:
+            InputError: there is nothing to read, a column is missing, or a value is invalid.
+        """
+        import pyarrow.parquet as pq
+        from datasets import Dataset, DatasetDict
+
+        from data_scripts.files.dataset_folders import split_file
+        from data_scripts.files.datasets import load_columns
+        from data_scripts.files.folders import has_record
+        from data_scripts.files.hub import is_path
+        from data_scripts.files.texts import BrokenLines
+
+        if is_path(source) and has_record(Path(source), "dataset"):
+            return load_columns(source, tuple(self.schema.names))
+        broken = BrokenLines()
+        with TemporaryDirectory(prefix="convsim-") as name:
+            folder = Path(name)
+            report = self.build([source], folder, broken, cached=True)
+            splits = dict.fromkeys(part.partition(" ")[0] for part in report)
+            loaded = DatasetDict({split: Dataset(pq.read_table(split_file(folder, split))) for split in splits})
+        if broken.counts:
+            logger.warning("%s: %d lines left out: %s", source, broken.counts.total(), "; ".join(broken.examples))
+        return loaded
+
+    def build(self, sources: Iterable[str], folder: Path, broken: BrokenLines, cached: bool = False) -> Report:
+        """Write a Parquet file for each split.
+
+        Args:
+            sources: what is read.
+            folder: the folder of the files.
+            broken: counts the lines that cannot be read.
+            cached: whether a copy of a dataset on the Hub is kept in the cache of `datasets`.
+
+        Returns:
+            Name of a part -> its source and its counts.
+        """
+        from data_scripts.files.dataset_folders import split_file
+        from data_scripts.files.parquet import BatchWriter, parquet_writer
+        from data_scripts.schemas import features
+
+        report: Report = {}
+        writers: dict[str, BatchWriter] = {}
+        schema = features(self.schema).arrow_schema  # which has the names of labels
+        with ExitStack() as stack:
+            for part in (part for source in sources for part in self._read(source, broken, cached)):
+                if part.name in report:
+                    raise InputError(f"{part.source}: an earlier source has {part.name} already")
+                split = part.name.partition(" ")[0]
+                if split not in writers:
+                    writers[split] = stack.enter_context(parquet_writer(split_file(folder, split), schema))
+                before = writers[split].added
+                for row in self.convert(part):
+                    writers[split].add(row, _characters(row))
+                size = writers[split].added - before
+                if not size:
+                    counts = ", ".join(f"{count:,} {name}" for name, count in part.counts.items() if count)
+                    raise InputError(
+                        f"{part.source}, split {part.name}: contains no {self.content}{f' ({counts})' * bool(counts)}"
+                    )
+                report[part.name] = {"from": part.source, self.rows: size, **part.counts}
+        return report
+
+    def _read(self, source: str, broken: BrokenLines, cached: bool) -> list[Part]:
+        """The parts of a source; the splits whose names begin with train are joined."""
+        from data_scripts.files.datasets import rename_splits
+        from data_scripts.files.rows import read_rows
+        from data_scripts.schemas import SPLITS
+
+        options: dict[str, Any] = {"optional": self.optional, "label_names": self.label_names, "cached": cached}
+        try:
+            splits = self.read_originals(source)
+            splits = splits or rename_splits(read_rows(source, self.columns, broken, **options))
+        except InputError as error:
+            if self.originals and Path(source).is_dir():
+                raise InputError(f"{error}; there is no original file either, such as {self.originals}") from error
+            raise
+        joined: dict[str, list[Rows]] = {}
+        for name in sorted(splits, key=lambda name: [not name.startswith(split) for split in SPLITS]):
+            is_train = name.startswith("train") and " " not in name
+            joined.setdefault("train" if is_train else name, []).append(splits[name])
+        return [Part(source, name, chain.from_iterable(rows)) for name, rows in joined.items()]
+
+
+def _characters(row: tuple[Any, ...]) -> int:
+    texts = (text for value in row for text in (value if isinstance(value, list) else [value]))
+    return sum(len(text) for text in texts if isinstance(text, str))
+
 
 def _load_evaluation(name: str, source: str) -> DatasetDict:
-    """Load a source with the command of this name, if that command reads evaluation datasets."""
+    """Load a source with the command of this name, or as a table."""
     from data_scripts.files.datasets import load_columns
 
     name = ALIASES.get(name, name)
     if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
         return load_columns(source, ())
-    load = getattr(importlib.import_module(f"{__name__}.{name}"), "load_evaluation", None)
-    return load(source) if load else load_columns(source, ())
+    module = importlib.import_module(f"{__name__}.{name}")
+    return getattr(module, "load_evaluation", module.KIND.load)(source)
 
 
 def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:

@@ -14,24 +14,17 @@ Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
 """
 
-from __future__ import annotations
-
 import argparse
-import logging
 import re
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.texts import BrokenLines
-from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, SPLITS, features
-
-if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
-
+from data_scripts.files.rows import ColumnNames
+from data_scripts.public import Kind, Part
+from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA
 
 COLUMN_NAMES: ColumnNames = {
     "premise": ("premise", "sentence1", "context", "sentence_A", "premise1 premise2 premise3 premise4"),
@@ -48,99 +41,32 @@ OTHER_LANGUAGE = "in another language"
 MAX_OTHER_LABELS = 100  # a column with more other values than this does not hold labels
 _CAPTION_ID = re.compile(r"\d+\.jpg#\d/")  # before each premise of Multi-Premise Entailment
 
-logger = logging.getLogger(__name__)
 
-
-def load_nli(source: str) -> DatasetDict:
-    """Load an NLI dataset as `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
-
-    Args:
-        source: as the command's help describes it, such as a folder with the official
-            `snli_1.0_{train,dev,test}.jsonl` (Bowman et al., 2015) or
-            `multinli_1.0_{train,dev_matched,dev_mismatched}.jsonl` (Williams et al., 2018). A part of SNLI's train
-            named `snli_train_partial.jsonl` is read if the complete file is missing.
-
-    Returns:
-        `train`, `validation` (or `validation_matched` and `validation_mismatched`) and `test`, as far as they
-        exist; all splits whose names start with `train` are joined. Rows without one of the three labels and lines that
-        cannot be read are left out, counted and logged; missing splits are logged.
-
-    Raises:
-        InputError: there is nothing to read, a column is missing, a label is invalid, the column `language` has
-            several values, or an archive is truncated.
-    """
-    return _load(source, BrokenLines())[0]
-
-
-load_evaluation = load_nli  # for `leakage --against nli=SOURCE`
-
-
-def _load(source: str, broken: BrokenLines, language: str | None = None) -> tuple[DatasetDict, Report]:
-    """The splits, and the report: the source, the rows and what was left out of each split.
-
-    Args:
-        source: see `load_nli`.
-        broken: counts the lines that cannot be read.
-        language: the language to read, a value of the column `language`.
-    """
-    from datasets import DatasetDict
-
-    rows = read_rows(source, COLUMN_NAMES, broken, optional=("language",), label_names=True, cached=True)
-    joined: dict[str, list[Rows]] = {}
-    for name, part in rows.items():
-        split = re.sub(r"^(dev|val|valid)(?![a-z])", "validation", name)
-        joined.setdefault("train" if split.startswith("train") else split, []).append(part)
-    splits, report = DatasetDict(), Report()
-    for split in sorted(joined, key=lambda name: [not name.startswith(prefix) for prefix in SPLITS]):
-        splits[split], counts = _labeled_rows(joined[split], f"{source}, split {split}", language)
-        no_gold = counts.pop(NO_GOLD, 0)
-        report[split] = {"from": source, "rows": len(splits[split]), NO_GOLD: no_gold, **counts}
-        logger.info("%s, split %s: %d pairs, %d %s left out", source, split, len(splits[split]), no_gold, NO_GOLD)
-        if counts:
-            logger.warning("%s, split %s: left out: %s", source, split, dict(counts))
-    for split in SPLITS:
-        if not any(name.startswith(split) for name in splits):
-            logger.warning("%s: no %s split; left out", source, split)
-    if broken.counts:
-        logger.warning("%s: %d lines left out: %s", source, broken.counts.total(), "; ".join(broken.examples))
-    return splits, report
-
-
-def _labeled_rows(parts: list[Rows], name: str, language: str | None) -> tuple[Dataset, Counter[str]]:
-    """The rows with one of the three labels, and the number of rows left out, by reason."""
-    from datasets import Dataset
-
-    columns: dict[str, list[Any]] = {name: [] for name in NLI_SCHEMA.names}
-    left_out: Counter[str] = Counter()
-    languages: Counter[str] = Counter()
-    for location, row in (row for part in parts for row in part):
-        languages[f"in {row['language']}" if row["language"] else "without a language"] += 1
+def _pairs(part: Part, language: str | None = None) -> Iterator[tuple[str, str, int]]:
+    """The rows with one of the three labels, of `language` if it is given."""
+    part.counts[NO_GOLD] = 0
+    languages: set[Any] = set()
+    for location, row in part.rows:
+        languages.add(row["language"] or None)
         if language and row["language"] != language:
-            left_out[OTHER_LANGUAGE] += 1
+            part.counts[OTHER_LANGUAGE] += 1
             continue
+        if not language and len(languages) > 1:
+            raise InputError(
+                f"{location}: not in the language of the rows before it ({', '.join(sorted(map(str, languages)))} in "
+                "the column language); name one with --language of the command nli"
+            )
         premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], location)
         if not isinstance(premise, str) or not isinstance(hypothesis, str):
             raise InputError(f"{location}: premise and hypothesis must be texts; found {premise!r} and {hypothesis!r}")
         if isinstance(label, str):
-            left_out[label] += 1
-            if len(left_out) > MAX_OTHER_LABELS:
+            part.counts[label] += 1
+            if len(part.counts) > MAX_OTHER_LABELS:
                 raise InputError(
                     f"{location}: {label}; more than {MAX_OTHER_LABELS} different ones: is this the column of labels?"
                 )
             continue
-        columns["premise"].append(_CAPTION_ID.sub("", premise))
-        columns["hypothesis"].append(hypothesis)
-        columns["label"].append(label)
-    is_found = f"in {language}" in languages if language else len(languages) <= 1
-    if not is_found:
-        found = ", ".join(f"{number:,} {which}" for which, number in languages.most_common())
-        raise InputError(
-            f"{name}: {found}, by the column language; name one of them with --language of the command nli"
-        )
-    if not columns["label"]:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
-        raise InputError(f"{name}: no row has a gold label ({reasons or 'no row'}); expected {', '.join(NLI_LABELS)}")
-    return Dataset.from_dict(columns, features=features(NLI_SCHEMA)), left_out
+        yield _CAPTION_ID.sub("", premise), hypothesis, label
 
 
 def _label(value: Any, location: str) -> int | str:
@@ -155,12 +81,23 @@ def _label(value: Any, location: str) -> int | str:
     return f"labeled {name}"
 
 
+KIND = Kind(
+    schema=NLI_SCHEMA,
+    columns=COLUMN_NAMES,
+    convert=_pairs,
+    content=f"pair labeled {', '.join(NLI_LABELS)}",
+    optional=("language",),
+    label_names=True,
+)
+load_nli = KIND.load
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_dataset_arguments(parser, SOURCE_HELP)
+    KIND.add_arguments(parser)
     parser.add_argument("--language", metavar="CODE", help="read the rows with this value in the column language")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-    write_loaded(args, lambda broken: _load(args.source, broken, args.language))
+    replace(KIND, convert=partial(_pairs, language=args.language)).run(args)

@@ -11,26 +11,13 @@ Examples: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
           python -m data_scripts paraphrases sentence-transformers/all-nli:triplet -o data/all_nli_triplets
 """
 
-from __future__ import annotations
-
-import argparse
-from collections import Counter
 from collections.abc import Iterator
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.parquet import write_rows
-from data_scripts.files.records import Rows
-from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.texts import BrokenLines
+from data_scripts.files.rows import ColumnNames
+from data_scripts.public import Kind, Part
 from data_scripts.schemas import PARAPHRASE_SCHEMA
-
-if TYPE_CHECKING:
-    from datasets import DatasetDict
-
 
 _NUMBERED = ("question", "text", "caption", "title", "body", "post")
 COLUMN_NAMES: ColumnNames = {
@@ -57,15 +44,15 @@ COLUMN_NAMES: ColumnNames = {
     "negative": ("negative",),
     "score": ("score", "label", "is_duplicate", "relatedness_score", "Quality"),
 }
-OPTIONAL = ("negative", "score")
 LARGEST = 3.4028234663852886e38  # of float32, the type of the scores
 EMPTY, SCORED = "with an empty sentence, left out", "with a score"
 
 Pair = tuple[str, str, float | None]
 
 
-def _pairs(rows: Rows, counts: Counter[str]) -> Iterator[Pair]:
-    for location, row in rows:
+def _pairs(part: Part) -> Iterator[Pair]:
+    part.counts.update({SCORED: 0, EMPTY: 0})
+    for location, row in part.rows:
         score = _score(row["score"], location) if row["negative"] is None else 1.0
         seconds = [(row["sentence2"], score)] + [(row["negative"], 0.0)] * (row["negative"] is not None)
         for second, score in seconds:
@@ -75,10 +62,10 @@ def _pairs(rows: Rows, counts: Counter[str]) -> Iterator[Pair]:
                     f"{location}: the sentences must be texts; found {sentences[0]!r} and {sentences[1]!r}"
                 )
             if all(sentence.strip() for sentence in sentences):
-                counts[SCORED] += score is not None
+                part.counts[SCORED] += score is not None
                 yield sentences[0], sentences[1], score
             else:
-                counts[EMPTY] += 1
+                part.counts[EMPTY] += 1
 
 
 def _score(value: Any, location: str) -> float | None:
@@ -93,34 +80,13 @@ def _score(value: Any, location: str) -> float | None:
     raise InputError(f"{location}: score {value!r}; expected a number, or nothing if the pair is not rated")
 
 
-def load_paraphrases(source: str) -> DatasetDict:
-    """Load the output of the command, or a dataset on the Hub as the command reads it: sentence1, sentence2, score.
-
-    The pairs of a dataset on the Hub are held in memory.
-
-    Raises:
-        InputError: there is nothing to read, a column is missing, or a score is not a number.
-    """
-    return load_written(source, tuple(PARAPHRASE_SCHEMA.names), partial(_write_splits, source, cached=True))
-
-
-def _write_splits(source: str, folder: Path, scratch: Path, broken: BrokenLines, cached: bool = False) -> Report:
-    report: Report = {}
-    for split, rows in read_rows(source, COLUMN_NAMES, broken, optional=OPTIONAL, cached=cached).items():
-        counts: Counter[str] = Counter({SCORED: 0, EMPTY: 0})
-        pairs = _pairs(rows, counts)
-        size = write_rows(pairs, PARAPHRASE_SCHEMA, split_file(folder, split), lambda pair: len(pair[0] + pair[1]))
-        if not size:
-            raise InputError(f"{source}, split {split}: contains no pair of sentences")
-        report[split] = {"from": source, "pairs": size, **counts}
-    return report
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    add_dataset_arguments(parser, SOURCE_HELP)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Write the splits as Parquet with report.json, and print the counts."""
-    write_dataset(args, partial(_write_splits, args.source))
+KIND = Kind(
+    schema=PARAPHRASE_SCHEMA,
+    columns=COLUMN_NAMES,
+    convert=_pairs,
+    content="pair of sentences",
+    rows="pairs",
+    optional=("negative", "score"),
+)
+add_arguments, run = KIND.add_arguments, KIND.run
+load_paraphrases = KIND.load

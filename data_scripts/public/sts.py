@@ -11,18 +11,20 @@ Examples: python -m data_scripts sts semeval -o data/sts
 
 from __future__ import annotations
 
-import argparse
 import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
+import pyarrow as pa
+
 from data_scripts.files.errors import InputError
+from data_scripts.files.records import Rows
 from data_scripts.files.texts import text_lines
-from data_scripts.public.stsb import COLUMN_NAMES, ScoredRow, scored_dataset, table_rows
-from data_scripts.schemas import STS_SCHEMA
+from data_scripts.public import Kind, Part
+from data_scripts.public.stsb import COLUMN_NAMES, check_pair, scored_rows
+from data_scripts.schemas import STS_SCHEMA, text_fields
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -57,14 +59,85 @@ _YEAR = re.compile(r"sts-?(?:20)?(1[2-6])(?!\d)", re.IGNORECASE)
 logger = logging.getLogger(__name__)
 
 
-class _StsDataset(NamedTuple):
-    """One dataset of a year's task."""
+def _read_sets(source: str) -> dict[str, Rows]:
+    """The datasets of a source: split, year and name -> rows."""
+    is_original = any((Path(source) / f"{year}-test").is_dir() for year in STS_SETS)
+    return _original_sets(Path(source)) if is_original else _table_sets(source)
 
-    split: str
-    year: str
-    name: str
-    pairs: Dataset
-    unscored: int
+
+def _original_sets(folder: Path) -> dict[str, Rows]:
+    sets = {}
+    for year, names in STS_SETS.items():
+        for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
+            for name in set_names:
+                if files := _original_files(folder / f"{year}-{split}", year, names[name]):
+                    sets[f"{split} {year} {name}"] = _original_rows(*files, year, name)
+                elif split == "test":
+                    logger.warning("%s: STS %s %s is missing (STS.input and STS.gs); left out", folder, year, name)
+    return sets
+
+
+def _original_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | None:
+    for prefix in ("STS", f"STS{year}"):
+        pairs, gold = (folder / f"{prefix}.{part}.{name}.txt" for part in ("input", "gs"))
+        if pairs.is_file() and gold.is_file():
+            return pairs, gold
+    return None
+
+
+def _original_rows(pairs: Path, gold: Path, year: str, name: str) -> Rows:
+    """The pairs, of which some have an empty score; the files of 2016 also name the sources of the sentences."""
+    pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
+    if len(pair_lines) != len(scores):
+        raise InputError(
+            f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
+            "if a pair is not scored; download both files again"
+        )
+    for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):
+        sentences = line.split("\t")
+        if len(sentences) < 2 or (len(sentences) > 2 and year != "2016"):
+            raise InputError(f"{pair_location}: {len(sentences)} columns; expected two sentences separated by a tab")
+        row = {"sentence1": sentences[0], "sentence2": sentences[1], "score": score.strip()}
+        yield gold_location, row | {"year": year, "set": name}
+
+
+def _table_sets(source: str) -> dict[str, Rows]:
+    """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
+    named = _YEAR.search(source)
+    sets: dict[str, list] = {}
+    for split, rows in scored_rows(source, KIND.columns).items():
+        for location, row in rows:
+            if not named and not (row["year"] and row["set"]):
+                raise InputError(
+                    f"{source}: which STS dataset is this? Expected columns year and set, or a name such as "
+                    "mteb/sts12-sts"
+                )
+            year, name = str(row["year"] or f"20{named[1] if named else ''}"), row["set"] or WHOLE_YEAR
+            sets.setdefault(f"{split} {year} {name}", []).append((location, row | {"year": year, "set": name}))
+    return {name: iter(rows) for name, rows in sets.items()}
+
+
+def _pairs(part: Part) -> Iterator[tuple[str, str, float, str, str]]:
+    part.counts["not scored"] = 0
+    for location, row in part.rows:
+        if row["score"] == "":
+            part.counts["not scored"] += 1
+        else:
+            yield *check_pair(location, row), row["year"], row["set"]
+
+
+KIND = Kind(
+    schema=pa.schema([*STS_SCHEMA, *text_fields("year", "set")]),
+    columns={name: COLUMN_NAMES.get(name, (name,)) for name in (*STS_SCHEMA.names, "year", "set")},
+    convert=_pairs,
+    content="scored pair",
+    rows="pairs",
+    source_help="folders of the official files, or Hub ids",
+    several=True,
+    read_originals=_read_sets,
+    originals=EXPECTED,
+)
+add_arguments, run = KIND.add_arguments, KIND.run
 
 
 def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
@@ -75,15 +148,21 @@ def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
             Hub id of one year, such as `mteb/sts12-sts`.
 
     Returns:
-        Datasets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Missing ones are logged.
+        Datasets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Official files that are missing are
+        logged.
 
     Raises:
         InputError: there is no dataset, the numbers of lines of a gold file and its input differ, or a line is invalid.
     """
+    rows = KIND.load(source).get("test")
+    if rows is None:
+        return {}
+    indices: dict[tuple[str, str], list[int]] = {}
+    for index, key in enumerate(zip(rows["year"], rows["set"], strict=True)):
+        indices.setdefault(key, []).append(index)
     sets: dict[str, dict[str, Dataset]] = {}
-    for each in _read(source):
-        if each.split == "test":
-            sets.setdefault(each.year, {})[each.name] = each.pairs
+    for (year, name), own in indices.items():
+        sets.setdefault(year, {})[name] = rows.select(own).select_columns(STS_SCHEMA.names)
     return sets
 
 
@@ -93,121 +172,3 @@ def load_evaluation(source: str) -> DatasetDict:
 
     sets = load_sts_sets(source)
     return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})
-
-
-def _read(source: str) -> list[_StsDataset]:
-    official = any((Path(source) / f"{year}-test").is_dir() for year in STS_SETS)
-    sets = list(_official_sets(Path(source)) if official else _column_sets(source))
-    if not sets:
-        raise InputError(f"{source}: no STS dataset; expected {EXPECTED} and so on")
-    if official:
-        available = {(each.split, each.year, each.name) for each in sets}
-        for year, names in STS_SETS.items():
-            for name in names:
-                if ("test", year, name) not in available:
-                    logger.warning("%s: STS %s %s is missing (STS.input and STS.gs); left out", source, year, name)
-    return sets
-
-
-def _official_sets(folder: Path) -> Iterator[_StsDataset]:
-    for year, names in STS_SETS.items():
-        for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
-            for name in set_names:
-                files = _official_files(folder / f"{year}-{split}", year, names[name])
-                if files:
-                    pairs, gold = files
-                    rows, unscored = _scored_rows(pairs, gold, more_columns=year == "2016")
-                    yield _StsDataset(split, year, name, scored_dataset(rows, STS_SCHEMA, str(gold)), unscored)
-
-
-def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | None:
-    for prefix in ("STS", f"STS{year}"):
-        pairs, gold = (folder / f"{prefix}.{part}.{name}.txt" for part in ("input", "gs"))
-        if pairs.is_file() and gold.is_file():
-            return pairs, gold
-    return None
-
-
-def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[ScoredRow], int]:
-    """The scored pairs, and the number of the others; the files of 2016 also name the sources of the sentences."""
-    pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
-    if len(pair_lines) != len(scores):
-        raise InputError(
-            f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "if a pair is not scored; download both files again"
-        )
-    rows: list[ScoredRow] = []
-    for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):
-        sentences = line.split("\t")
-        if len(sentences) < 2 or (len(sentences) > 2 and not more_columns):
-            raise InputError(f"{pair_location}: {len(sentences)} columns; expected two sentences separated by a tab")
-        if score.strip():
-            rows.append((gold_location, sentences[0], sentences[1], score, None))
-    unscored = len(scores) - len(rows)
-    if unscored:
-        logger.warning("%s: %d of %d pairs are not scored; left out", gold, unscored, len(scores))
-    return rows, unscored
-
-
-def _column_sets(source: str) -> Iterator[_StsDataset]:
-    """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
-    try:
-        splits = table_rows(
-            source, {name: COLUMN_NAMES.get(name, (name,)) for name in (*STS_SCHEMA.names, "year", "set")}
-        )
-    except InputError as error:
-        if not Path(source).is_dir():
-            raise
-        raise InputError(f"{error}; there is no STS dataset such as {EXPECTED} either") from error
-    named = _YEAR.search(source)
-    for split, pairs in splits.items():
-        sets: dict[tuple[str, str], list[ScoredRow]] = {}
-        for location, row in pairs:
-            if not named and not (row["year"] and row["set"]):
-                raise InputError(
-                    f"{source}: which STS dataset is this? Expected columns year and set, or a name such as "
-                    "mteb/sts12-sts"
-                )
-            year = str(row["year"] or f"20{named[1] if named else ''}")
-            scored = location, row["sentence1"], row["sentence2"], row["score"], None
-            sets.setdefault((year, row["set"] or WHOLE_YEAR), []).append(scored)
-        for (year, name), rows in sets.items():
-            yield _StsDataset(split, year, name, scored_dataset(rows, STS_SCHEMA, source), 0)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    add_dataset_arguments(parser, "folders of the official files, or Hub ids", nargs="+")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Write `test` (and `train` of 2012) as Parquet with report.json, and print the counts by dataset."""
-    write_loaded(args, lambda broken: _join_sources(args.source))
-
-
-def _join_sources(sources: list[str]) -> tuple[DatasetDict, Report]:
-    from datasets import DatasetDict, Value, concatenate_datasets
-
-    parts: dict[str, list[Dataset]] = {}
-    report: Report = {}
-    seen: set[tuple[str, str, str]] = set()
-    for source in sources:
-        for split, year, name, pairs, unscored in _read(source):
-            if (split, year, name) in seen:
-                raise InputError(f"{source}: STS {year} {name}, {split}: an earlier source has it already")
-            seen.add((split, year, name))
-            columns = {"year": [year] * len(pairs), "set": [name] * len(pairs)}
-            for column, values in columns.items():
-                pairs = pairs.add_column(column, values, feature=Value("string"))
-            parts.setdefault(split, []).append(pairs)
-            counts = {"from": source, "pairs": len(pairs), "not scored": unscored}
-            report[f"{split} {year} {name}"] = counts
-    missing = [
-        f"{year} {name}" + (" (may not be redistributed: needs your own copy)" if name == "SMT" else "")
-        for year, names in STS_SETS.items()
-        for name in names
-        if ("test", year, name) not in seen and ("test", year, WHOLE_YEAR) not in seen
-    ]
-    if missing:
-        report["missing"] = missing
-    return DatasetDict({split: concatenate_datasets(datasets) for split, datasets in parts.items()}), report

@@ -1,32 +1,48 @@
-"""A source in one file outside of the package: rhymes, two lines separated by a tab, to Parquet."""
+"""A source in one file outside of the package: rhymes, two lines separated by a tab, to Parquet.
+
+python rhymes_source.py SOURCE --output FOLDER
+"""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict
+import pyarrow as pa
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
 from data_scripts.files.errors import InputError
+from data_scripts.files.records import Rows
 from data_scripts.files.texts import text_lines
+from data_scripts.public import Kind, Part
+from data_scripts.schemas import text_fields
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    add_dataset_arguments(parser, "a text file")
+def _read(source: str) -> dict[str, Rows]:
+    """Every tenth rhyme is validation, the next one test."""
+    lines = list(text_lines(Path(source)))
+    parts = {"validation": lines[::10], "test": lines[1::10]}
+    parts["train"] = [line for line in lines if line not in parts["validation"] + parts["test"]]
+    return {name: ((location, {"line": line}) for location, line in part) for name, part in parts.items()}
 
 
-def run(args: argparse.Namespace) -> None:
-    """Write the splits: every tenth rhyme is validation, the next one test."""
-    write_dataset(args, lambda folder, scratch, broken: _write(args.source, folder))
-
-
-def _write(source: str, folder: Path) -> Report:
-    rows = []
-    for location, line in text_lines(Path(source)):
-        if line.count("\t") != 1:
+def _rhymes(part: Part) -> Iterator[tuple[str, str]]:
+    for location, row in part.rows:
+        if row["line"].count("\t") != 1:
             raise InputError(f"{location}: expected two lines with one tab between")
-        rows.append(dict(zip(("first", "second"), line.split("\t"), strict=True)))
-    parts = {"validation": rows[::10], "test": rows[1::10]}
-    parts["train"] = [row for row in rows if row not in parts["validation"] + parts["test"]]
-    write_splits(DatasetDict({name: Dataset.from_list(part) for name, part in parts.items()}), folder)
-    return {name: {"rhymes": len(part)} for name, part in parts.items()}
+        first, second = row["line"].split("\t")
+        yield first, second
+
+
+KIND = Kind(
+    schema=pa.schema(text_fields("first", "second")),
+    columns={},
+    convert=_rhymes,
+    content="rhyme",
+    rows="rhymes",
+    source_help="a text file",
+    read_originals=_read,
+)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    KIND.add_arguments(parser)
+    KIND.run(parser.parse_args())

@@ -1,6 +1,5 @@
 """A tiny dataset of every kind that a run reads, as the folders that the option of the same name takes."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,21 +90,21 @@ def _write_stsb(folder: Path) -> None:
 
 
 def _write_cqa(folder: Path) -> None:
-    """The JSON lines of subtask B: two questions with four candidates each."""
-    for split in ("dev", "test2017"):
-        lines = [
+    """Two questions with four candidates each."""
+    for split, name in (("validation", "dev"), ("test2017", "test2017")):
+        rows = [
             {
-                "orgq_id": f"q{query}",
-                "orgq_text": f"{split}: where is the {THINGS[query]}?",
-                "relq_id": f"c{query}{rank}",
-                "relq_text": f"{split}: who has seen a {THINGS[query] if rank == 2 else THINGS[rank + 4]}?",
+                "query_id": f"q{query}",
+                "query": f"{name}: where is the {THINGS[query]}?",
+                "candidate_id": f"c{query}{rank}",
+                "candidate": f"{name}: who has seen a {THINGS[query] if rank == 2 else THINGS[rank + 4]}?",
                 "label": "Relevant" if rank == 2 else "Irrelevant",
-                "ir_rank": rank,
+                "rank": rank,
             }
             for query in range(2)
             for rank in range(1, 5)
         ]
-        (folder / f"subtaskB-{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write(folder, split, rows)
 
 
 def _write_sts(folder: Path) -> None:

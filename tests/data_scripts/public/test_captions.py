@@ -58,19 +58,6 @@ def test_captions_in_any_order_are_grouped_as_by_a_dictionary(tmp_path: Path) ->
     assert run(tmp_path, file) == {"train": [(image, list(captions)) for image, captions in expected.items()]}
 
 
-def test_annotations_of_coco_are_read_by_split(tmp_path: Path) -> None:
-    folder = tmp_path / "annotations"
-    folder.mkdir()
-    for name, image in (("train2017", 7), ("val2017", 8)):
-        annotations = [{"image_id": image, "id": i, "caption": f"A caption {i}.\n"} for i in range(2)]
-        document = {"info": {"year": 2017}, "images": [{"id": image}], "annotations": annotations}
-        (folder / f"captions_{name}.json").write_text(json.dumps(document))
-    assert run(tmp_path, folder) == {
-        "train": [("7", ["A caption 0.", "A caption 1."])],
-        "validation": [("8", ["A caption 0.", "A caption 1."])],
-    }
-
-
 @pytest.mark.parametrize("column", ["captions", "caption", "sentences"])
 def test_each_list_in_a_row_on_the_hub_is_an_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
@@ -98,9 +85,6 @@ def test_each_list_in_a_row_on_the_hub_is_an_image(
             {"train.1.en": "A dog.\n", "train.2.en": "A hound.\nA cat.\n"},
             "train.1.en: 1 lines, fewer than the other train.*",
         ),
-        ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not JSON, after 0 complete records"),
-        ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
-        ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
         ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
         ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
         (
@@ -143,24 +127,13 @@ def test_pairs_of_captions_in_a_row_are_of_one_image(tmp_path):
     assert table["captions"].to_pylist() == [["a", "b", "c"], ["a man", "a boy"], ["b", "a"]]
 
 
-@pytest.mark.parametrize("column", ["group", "image_id", "img_id", "imgid", "filename", "file_name"])
-@pytest.mark.parametrize("caption", ["caption", "captions", "sentences"])
-def test_the_column_that_identifies_an_image_has_any_of_its_usual_names(tmp_path, column, caption):
-    (tmp_path / "scenes.tsv").write_text(f"{column}\t{caption}\n1\tA dog.\n2\tA cat.\n1\tA hound.\n")
-    assert run(tmp_path, tmp_path / "scenes.tsv") == {"train": [("1", ["A dog.", "A hound."]), ("2", ["A cat."])]}
-
-
 def test_files_of_the_same_split_are_joined(tmp_path):
-    parallel, coco = tmp_path / "parallel", tmp_path / "coco"
-    for folder in (parallel, coco):
-        folder.mkdir()
+    parallel = tmp_path / "parallel"
+    parallel.mkdir()
     for year in ("2016", "2017"):
         (parallel / f"test_{year}.1.en").write_text(f"A dog of {year}.\n")
-        annotations = [{"image_id": int(year), "caption": f"A dog of {year}."}]
-        (coco / f"captions_train{year}.json").write_text(json.dumps({"annotations": annotations}))
     texts = [[f"A dog of {year}."] for year in (2016, 2017)]
     assert run(tmp_path, parallel) == {"test": list(zip(["test_2016:1", "test_2017:1"], texts, strict=True))}
-    assert run(tmp_path, coco) == {"train": list(zip(["2016", "2017"], texts, strict=True))}
 
 
 def test_what_is_left_out_is_counted(tmp_path):

@@ -64,7 +64,7 @@ def test_a_negative_is_a_pair_with_the_first_sentence_of_score_0(tmp_path: Path)
     assert (report["pairs"], report["with a score"], report["with an empty sentence, left out"]) == (5, 4, 2)
 
 
-def test_empty_sentences_and_broken_lines_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_sentences_and_broken_lines_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     lines = ['{"a": "One.", "b": "1."}', '{"a": " ", "b": "2."}', '{"a": "Three.", "b": null}', "{"]
     file.write_text("\n".join([*lines, '{"a": "\\ud83d", "b": "4."}', ""]))
@@ -72,7 +72,6 @@ def test_empty_sentences_and_broken_lines_are_counted(tmp_path: Path, capsys: py
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["train"]["with an empty sentence, left out"] == 2
     assert report["lines left out"] == {"not JSON": 1, "not UTF-8": 1}
-    assert "2 with an empty sentence, left out" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Every evaluation dataset, tiny and invented, in memory and as the folders that the loaders read."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +94,6 @@ def write_data_folder(folder: Path) -> Path:
                 path = folder / "sts" / f"{year}-test" / f"STS.{part}.{stem}.txt"
                 path.write_text("".join(f"{line}\n" for line in lines))
     (folder / "cqa").mkdir()
-    for split, name in (("validation", "dev"), ("test2017", "test2017")):
-        lines = [
-            {
-                "orgq_id": row["query_id"],
-                "orgq_text": row["query"],
-                "relq_id": row["candidate_id"],
-                "relq_text": row["candidate"],
-                "label": row["label"],
-                "ir_rank": row["rank"],
-            }
-            for row in cqa(split)
-        ]
-        (folder / "cqa" / f"subtaskB-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for split in ("validation", "test2017"):
+        cqa(split).to_parquet(folder / "cqa" / f"{split}-00000-of-00001.parquet")
     return folder

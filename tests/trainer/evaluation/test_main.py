@@ -121,7 +121,7 @@ def test_without_a_folder_the_message_says_which_one_is_expected(monkeypatch, da
 
 def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cqa").mkdir()
-    (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
+    (tmp_path / "cqa" / "validation.parquet").symlink_to(data / "cqa" / "validation-00000-of-00001.parquet")
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
     assert "task cqa: there is no test split of cqa to evaluate on" in message
 
