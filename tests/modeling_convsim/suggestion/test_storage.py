@@ -120,11 +120,11 @@ def test_an_index_of_replies_of_the_format_before_is_opened(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("model", 7, "model is 7, expected a text"),
-        ("settings", {"duplicate_cosine": "x"}, "settings.duplicate_cosine is 'x', expected a number"),
-        ("settings", {"duplicate_cosine": 0}, "duplicate_cosine is 0, expected a number above 0, at most 1"),
-        ("settings", {"message_weight": -1}, "message_weight is -1, expected 0 or more"),
-        ("settings", {"calibration": {"pairs": 1}}, "settings.calibration.table is missing"),
+        ("model", 7, r"Expected `str`, got `int` - at `\$.model`"),
+        ("settings", {"duplicate_cosine": "x"}, r"Expected `float`, got `str` - at `\$.settings.duplicate_cosine`"),
+        ("settings", {"duplicate_cosine": 0}, "duplicate_cosine is 0.0, expected a number above 0, at most 1"),
+        ("settings", {"message_weight": -1}, "message_weight is -1.0, expected 0 or more"),
+        ("settings", {"calibration": {"pairs": 1}}, "Object missing required field `table`"),
     ],
 )
 def test_a_setting_that_was_edited_wrongly_is_named(index, name, value, message):
