@@ -113,26 +113,15 @@ def check_files(folder: Path, names: Collection[str] | None = None) -> None:
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files of a folder, and, if it has checksums, theirs.
-
-    The files have no checksum while they are replaced, so that they are not taken for damaged after a kill.
+    """Write files of a folder, each as `new_file` does.
 
     Raises:
-        InputError: a file cannot be written, or SHA256SUMS is damaged.
+        InputError: a file cannot be written.
     """
-    before = read_checksums(folder)
-    others = {name: digest for name, digest in before.items() if name not in contents}
-    if others:
-        write_checksums(folder, others, others)
-    else:
-        (folder / CHECKSUMS).unlink(missing_ok=True)
     for name, content in contents.items():
         (folder / name).parent.mkdir(exist_ok=True)
         with new_file(folder / name) as temporary:
             temporary.write_bytes(content)
-    if before:
-        new = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        write_checksums(folder, {**others, **new}, {**others, **new})
 
 
 RECORD = ".written-by-convsim"

@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_files, replace_files
 from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import lock_beside, locked
+from data_scripts.files.storage import lock_beside, locked, write_text
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.preset_files import YAML_ERRORS
@@ -27,7 +26,6 @@ def read_results(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing or damaged, or is not a JSON object.
     """
-    check_files(path.parent, [path.name])
     return read_object(path)
 
 
@@ -52,7 +50,6 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing or damaged, or is not a mapping of settings.
     """
-    check_files(path.parent, [path.name])
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, *YAML_ERRORS) as error:
@@ -81,12 +78,12 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON, atomically, with their checksum if the folder has checksums.
+    """Write results as JSON, atomically.
 
     Raises:
         InputError: the file cannot be written.
     """
-    replace_files(path.parent, {path.name: (json.dumps(results, indent=2) + "\n").encode()})
+    write_text(path, json.dumps(results, indent=2) + "\n")
 
 
 def update_results(path: Path, results: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_files, replace_files
+from data_scripts.files.folders import replace_files
 from data_scripts.files.json_files import read_object
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
@@ -181,7 +181,6 @@ def read_matrix(model: Path) -> np.ndarray | None:
     if not has_route(model):
         return None
     path = model / ROUTER / _DENSE / "model.safetensors"
-    check_files(model, [path.relative_to(model).as_posix()])
     try:
         return load_file(path)["linear.weight"].astype(np.float32)
     except (OSError, KeyError, SafetensorError) as error:

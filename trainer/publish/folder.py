@@ -19,14 +19,14 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 from transformers import __version__ as transformers_version
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_files, staged_folder
+from data_scripts.files.folders import staged_folder
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.encoders.protocol import Side
 from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route, read_matrix
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
-from trainer.publish.model_files import find_other_files, record_model_files, share_weights
+from trainer.publish.model_files import find_other_files, share_weights
 from trainer.publish.training_data import example_id, hub_sources
 
 # A short text, a long one, one with unknown words, and an empty one.
@@ -83,7 +83,6 @@ def build_folder(
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         share_weights(new)
-        record_model_files(new)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer), sts_matrix)
         for name in find_other_files(folder):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
@@ -221,10 +220,9 @@ def verify_folder(
         sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
 
     Raises:
-        InputError: a file is damaged, the folder does not load, or a vector differs by more than 1e-6 of its norm (a
+        InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm (a
             tuned one by as much more as the matrix amplifies differences).
     """
-    check_files(folder)
     for reader, vectors, correct, tolerance in _read_in_every_way(folder, list(texts), expected, sts_matrix):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.

@@ -19,7 +19,7 @@ from transformers import AutoConfig
 import data_scripts
 import modeling_convsim
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, check_files, replace_files
+from data_scripts.files.folders import RECORD, replace_files
 from data_scripts.files.hub import check_repository_id, upload
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import LOCK
@@ -48,7 +48,6 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     """
     folder = run / "model"
     _check_files(run, *RUN_FILES, "model/config.json")
-    check_files(folder)
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     if "joint" in results:  # these scores are those of two models, of which this is one
         results = {key: value for key, value in results.items() if key not in ("response_prediction", "baselines")}

@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,6 @@ from data_scripts.files.folders import (
     find_damage,
     has_record,
     new_folder,
-    read_checksums,
-    replace_files,
     write_checksums,
 )
 from data_scripts.files.storage import lock_beside, storage_path
@@ -216,30 +212,3 @@ def test_a_missing_file_is_named_and_one_without_a_checksum_is_not_verified(fold
     assert find_damage(folder) == "weights is missing"
     (folder / CHECKSUMS).unlink()
     assert find_damage(folder) is None
-
-
-def test_replaced_and_new_files_have_checksums(folder):
-    replace_files(folder, {"weights": b"new", "sts/matrix": b"eye"})
-    assert (folder / "weights").read_bytes() == b"new" and find_damage(folder) is None
-    assert read_checksums(folder).keys() == {"1_Router/a file.json", "sts/matrix", "weights"}
-    (folder / CHECKSUMS).unlink()
-    replace_files(folder, {"weights": b"newer"})
-    assert not (folder / CHECKSUMS).exists()
-
-
-def test_killed_at_any_call_a_replaced_file_is_not_taken_for_damaged(folder, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    for calls in kill_at_each_call(lambda: replace_files(copy, {"weights": b"new"})):
-        assert find_damage(copy) is None, calls
-        shutil.rmtree(copy)
-        shutil.copytree(folder, copy)
-    assert calls > 5
-
-
-@pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs coreutils")
-def test_sha256sum_verifies_a_folder(folder):
-    check = ["sha256sum", "--check", "--strict", CHECKSUMS]
-    assert subprocess.run(check, cwd=folder, capture_output=True).returncode == 0
-    (folder / "weights").write_bytes(b"damaged")
-    assert subprocess.run(check, cwd=folder, capture_output=True).returncode == 1
