@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +18,8 @@ from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.clean.filters import (
     PAIR,
     Filters,
-    add_filter_arguments,
     filter_settings,
     loss_warning,
-    read_filters,
 )
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.files.dataset_folders import Report, format_table, start_report
@@ -29,7 +27,13 @@ from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
 from data_scripts.files.texts import BrokenLines
-from data_scripts.pairs.options import CONTEXT, MEMORY_LIMIT, SPLIT, add_memory_argument, check_context
+from data_scripts.pairs.options import (
+    PairOptions,
+    add_filter_arguments,
+    add_memory_argument,
+    check_context,
+    read_filters,
+)
 from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
 
 if TYPE_CHECKING:
@@ -39,39 +43,22 @@ HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
 
 @dataclass(frozen=True)
-class ConversationOptions:
+class ConversationOptions(PairOptions):
     """How logs become pairs: the options of the command of the same names, which `add_reading_arguments` explains."""
 
+    filters: str = "chat"
     columns: Sequence[str] = ()
     gap: str | None = None
     repliers: Sequence[str] = ()
     encoding: str | None = None
     date_order: str | None = None
     keep_salutations: bool = False
-    context: int = CONTEXT
-    filters: str = "chat"
-    markdown: bool = False
-    min_characters: int = 0
-    language: str | None = None
-    bots: Path | None = None
-    max_repeats: int | None = None
-    mask: bool = False
-    phone_regions: str | None = None
-    memory_limit: str = MEMORY_LIMIT
-    split: str = SPLIT
-    overwrite: bool = False
-    license: str | None = None
-
-    @classmethod
-    def from_arguments(cls, args: argparse.Namespace) -> ConversationOptions:
-        """The options that a command's arguments have; those that it does not declare keep their defaults."""
-        return cls(**{each.name: getattr(args, each.name) for each in fields(cls) if hasattr(args, each.name)})
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of every command that turns logs into pairs, without those of its output."""
     add_log_arguments(parser)
-    add_filter_arguments(parser, default="chat")
+    add_filter_arguments(parser, ConversationOptions)
     add_memory_argument(parser.add_argument_group("engine"))
 
 
@@ -94,7 +81,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
     from data_scripts.pairs.dataset import write_pairs
     from data_scripts.pairs.engines import connect, read_parquet
 
-    filters = read_filters(options)
+    filters = read_filters(options, options.keep_salutations)
     check_context(options.context)
     logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
     with (

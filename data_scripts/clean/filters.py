@@ -4,20 +4,14 @@ A rule has the same result on every engine. HTML entities are resolved first, Ma
 text is measured. Then the rules apply in the order of `removal_rules`, and each text is counted under the first rule
 that removes it.
 
-Ibis is imported where it is used, because options are declared, and dumps are read, without it.
+Ibis is imported where it is used, because dumps are read without it.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from data_scripts.clean.text import languages
-from data_scripts.files.command_line import whole_number
-from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -54,117 +48,6 @@ class Filters:
 
 
 PAPER = Filters()
-
-
-def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper") -> None:
-    """Add the options of every command that filters texts; `read_filters` turns them into `Filters`.
-
-    Args:
-        parser: the parser of the command.
-        default: the rules that apply unless the user selects others, `paper` or `chat`.
-    """
-    group = parser.add_argument_group(title="cleaning", description="both texts of a pair must pass")
-    group.add_argument(
-        "--filters",
-        choices=("chat", "paper", "none"),
-        default=default,
-        help=f"chat: remove deleted and empty texts, and texts of {MAX_CHARACTERS['chat']:,} characters or more; "
-        f"paper: the rules of Yang et al. (2018) for Reddit, which also remove texts of {MAX_CHARACTERS['paper']} "
-        f"characters or more, of {MIN_LETTERS_PERCENT} %% letters or fewer, that start with "
-        f'{", ".join(LINK_PREFIXES)}, or whose author\'s name contains "bot"; none: only remove deleted and empty '
-        "texts (default: %(default)s)",
-    )
-    group.add_argument(
-        "--markdown", action="store_true", help="replace Markdown links by their labels and remove quoted lines"
-    )
-    group.add_argument(
-        "--min_characters",
-        type=whole_number(0),
-        default=0,
-        metavar="N",
-        help="remove shorter texts (default: %(default)s)",
-    )
-    group.add_argument(
-        "--language",
-        metavar="CODE",
-        help="remove texts that the detector is sure are in another language than this one, such as en (ISO 639-1); "
-        "short texts, about which it is not sure, stay (default: keep all languages)",
-    )
-    group.add_argument(
-        "--bots",
-        type=Path,
-        metavar="FILE",
-        help="remove texts by the authors listed in this file, one name per line, in any case",
-    )
-    group.add_argument(
-        "--max_repeats",
-        type=whole_number(1),
-        metavar="N",
-        help='keep at most N pairs with the same response ("Thanks!"), ignoring case, punctuation and spaces '
-        "(default: all)",
-    )
-    group.add_argument(
-        "--mask",
-        action="store_true",
-        help="after all rules, replace e-mail addresses, phone, card and account numbers, IP addresses, user names "
-        "(@name, u/name), keys of services and URLs with credentials by [EMAIL], [PHONE] …; rename threads, and "
-        "sources that are not public; people's names in the text (except those that reading a chat log removes) and "
-        "the files of --comments stay as they are",
-    )
-    group.add_argument(
-        "--phone_regions",
-        metavar="CODES",
-        help="with --mask: the countries whose phone numbers are masked without their country code, too, such as US,DE "
-        "(ISO 3166; default: US)",
-    )
-
-
-def read_filters(args: Any) -> Filters:
-    """Turn the options of `add_filter_arguments`, which are the attributes of `args`, into `Filters`.
-
-    Raises:
-        InputError: the list of bots cannot be read, the language cannot be detected, or a number is out of range.
-    """
-    if args.min_characters < 0:
-        raise InputError(f"--min_characters {args.min_characters}: expected 0 or more")
-    if args.max_repeats is not None and args.max_repeats < 1:
-        raise InputError(f"--max_repeats {args.max_repeats}: expected 1 or more")
-    if args.phone_regions is not None:
-        phone_regions(args)
-    bots: tuple[str, ...] = ()
-    if args.bots:
-        try:
-            lines = args.bots.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"--bots {args.bots}: cannot be read as a list of names, one per line ({error})"
-            ) from error
-        bots = tuple(sorted({line.strip().lower() for line in lines if line.strip()}))
-        if not bots:
-            raise InputError(f"--bots {args.bots}: holds no name; expected one per line")
-    if args.language and args.language not in languages():
-        raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
-    keep = getattr(args, "keep_salutations", False)  # an option of the commands that read chat logs
-    return Filters(args.filters, args.min_characters, bots, args.language, args.markdown, keep)
-
-
-def phone_regions(args: Any) -> tuple[str, ...]:
-    """The countries of --phone_regions.
-
-    Raises:
-        InputError: one is unknown, or --mask is missing.
-    """
-    # Loading the library of phone numbers takes a while, and only --mask needs it.
-    from data_scripts.clean.personal_data import DEFAULT_REGIONS, phonenumbers
-
-    if args.phone_regions is None:
-        return DEFAULT_REGIONS
-    if not args.mask:
-        raise InputError("--phone_regions: only with --mask, which masks phone numbers")
-    regions = tuple(dict.fromkeys(code.strip().upper() for code in args.phone_regions.split(",")))
-    if unknown := [code for code in regions if code not in phonenumbers.SUPPORTED_REGIONS]:
-        raise InputError(f"--phone_regions: no country is '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
-    return regions
 
 
 def filter_settings(filters: Filters) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from data_scripts.clean.filters import PAIR, Filters, add_filter_arguments, filter_settings, read_filters
+from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.files.command_line import whole_number
 from data_scripts.files.dataset_folders import format_table, start_report
 from data_scripts.files.datasets import HubDataset
@@ -43,12 +43,15 @@ from data_scripts.files.records import HUB_HELP
 from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
 from data_scripts.files.texts import UNPACK, BrokenLines, check_file
 from data_scripts.pairs.options import (
+    PairOptions,
     add_context_argument,
     add_engine_arguments,
+    add_filter_arguments,
     add_output_arguments,
     check_context,
     check_output,
     memory_bytes,
+    read_filters,
 )
 from data_scripts.reddit.comments import check_dataset, convert_sources
 from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
@@ -95,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
     )
     add_context_argument(group)
-    add_filter_arguments(parser, default="paper")
+    add_filter_arguments(parser)
     add_engine_arguments(parser)
     add_output_arguments(parser, required=False)
 
@@ -169,7 +172,7 @@ def comments_name(dump: Path | str) -> str:
 
 def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
-    filters = read_filters(args)
+    filters = read_filters(PairOptions.from_arguments(args))
     _refuse_ignored_options(args)
     check_output(args)
     check_context(args.context)
@@ -243,7 +246,7 @@ def _write(
             if not report["kept comments"][PAIR]:
                 raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
             print(f"warning: {lost}", file=sys.stderr)
-        summary = write_pairs(pairs, folder, args, report, public_sources=True)
+        summary = write_pairs(pairs, folder, PairOptions.from_arguments(args), report, public_sources=True)
     print(summary)
     push(args)
 

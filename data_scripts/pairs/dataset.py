@@ -8,14 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from data_scripts.clean.filters import phone_regions
 from data_scripts.files.dataset_folders import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import upload
@@ -23,6 +22,7 @@ from data_scripts.files.parquet import BatchWriter, parquet_writer
 from data_scripts.files.storage import storage_path
 from data_scripts.pairs.card import write_pairs_card
 from data_scripts.pairs.engines import materialize, stream_rows
+from data_scripts.pairs.options import PairOptions, phone_regions
 from data_scripts.pairs.sorted_pairs import Counts, count_pairs
 from data_scripts.pairs.spark import SHARED, map_sorted
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
@@ -49,7 +49,9 @@ def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
     return pairs.mutate(rank=rank).filter(ibis._.rank < most).drop("rank")
 
 
-def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public_sources: bool = False) -> str:
+def write_pairs(
+    pairs: ir.Table, folder: Path, options: PairOptions, report: Report, public_sources: bool = False
+) -> str:
     """Write the distinct pairs, sorted by thread, with report.json and a card.
 
     No file is written for a split without pairs, because `datasets` reads neither empty files nor empty row groups.
@@ -58,7 +60,7 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
         pairs: the columns of `schemas.PAIR_SCHEMA`. A pair that occurs twice in a thread is written once, even if its
             contexts differ: the first one in the order of their texts.
         folder: an empty folder.
-        args: its attributes are the options of `options.add_output_arguments` and `filters.add_filter_arguments`.
+        options: how they are split, masked and limited, and the license.
         report: section -> the counts so far; this function adds the sections `pairs`, `splits`, `threads`, `characters`
             and, if personal data are masked, `masked`.
         public_sources: whether --mask may leave sources and names of files as they are (see `PairMasker`).
@@ -69,15 +71,15 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     Raises:
         InputError: no pair is left.
     """
-    masking = (phone_regions(args), public_sources) if args.mask else None
+    masking = (phone_regions(options), public_sources) if options.mask else None
     pairs = pairs.select(PAIR_SCHEMA.names)
-    if args.max_repeats:
+    if options.max_repeats:
         pairs = materialize(pairs, "pairs")  # used twice: its rows are also counted
-    capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
-    write = partial(write_part, str(folder), args.split, masking)
+    capped = cap_repeats(pairs, options.max_repeats) if options.max_repeats else pairs
+    write = partial(write_part, str(folder), options.split, masking)
     if pairs.get_backend().name == "pyspark":  # executors sort the pairs and write them; only counts reach this process
         rows = pairs.get_backend()._session.sql(ibis.to_sql(capped, dialect="pyspark"))
-        parts = map_sorted(rows, "thread", write, count_groups=args.mask)
+        parts = map_sorted(rows, "thread", write, count_groups=options.mask)
     else:
         tables = stream_rows(capped.order_by("thread", *SORTED_WITHIN), "join and sort", BATCH_ROWS)
         parts = [write(tables, 0, 0)]
@@ -85,9 +87,9 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
     if not counts.pairs:
         raise InputError(f"no pair is left to write; these are the counts:\n{format_table(report)}")
     report["pairs"] = {"repeated in their thread": counts.read["repeated"]}
-    if args.max_repeats:
+    if options.max_repeats:
         total = pairs.count().to_pyarrow().as_py()
-        report["pairs"][f"response already in {args.max_repeats} pairs"] = total - counts.read["pairs"]
+        report["pairs"][f"response already in {options.max_repeats} pairs"] = total - counts.read["pairs"]
     report["pairs"]["written"] = counts.pairs
     report["splits"] = dict(counts.rows)
     report |= counts.sections()
@@ -98,7 +100,7 @@ def write_pairs(pairs: ir.Table, folder: Path, args: Any, report: Report, public
             shown = ["\n  ".join([f"{FIRST_LINES} (only shown here, because of --mask)", *broken])]
         _load_masker(*masking).mask_report(report)
     write_report(report, folder)
-    write_pairs_card(folder, args.license, report, counts)
+    write_pairs_card(folder, options.license, report, counts)
     return "\n".join([*shown, format_table(report)])
 
 

@@ -20,7 +20,6 @@ from data_scripts.files.extras import missing_package
 from data_scripts.files.storage import is_url
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
-MIN_THREADS = 16  # that wait for tasks
 BATCH_ROWS = 10_000  # that Spark gets at a time
 SHARED = (
     "all machines of Spark must share the folders of --output, --comments and the sources: name URLs (s3://, gs://, "

@@ -1,6 +1,4 @@
-import argparse
 import random
-from pathlib import Path
 
 import ibis
 import pyarrow as pa
@@ -10,18 +8,14 @@ from data_scripts.clean.filters import (
     KEPT,
     PAPER,
     Filters,
-    add_filter_arguments,
     count_values,
     first_rule,
     is_placeholder,
     loss_warning,
-    phone_regions,
-    read_filters,
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_column, measure_language
 from data_scripts.clean.text import unescape
-from data_scripts.files.errors import InputError
 
 NONE, CHAT = Filters("none"), Filters("chat")
 
@@ -186,59 +180,3 @@ def test_texts_surely_in_another_language_are_removed_and_short_texts_stay():
     ]
     other = "not in language en"
     assert removed_by(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]
-
-
-def options(*arguments: str) -> Filters:
-    parser = argparse.ArgumentParser()
-    add_filter_arguments(parser)
-    return read_filters(parser.parse_args(arguments))
-
-
-def test_a_list_of_bots_without_names_is_refused(tmp_path: Path):
-    (tmp_path / "bots.txt").write_text("\n \n")
-    with pytest.raises(InputError, match=r"--bots .*bots.txt: holds no name; expected one per line"):
-        options("--bots", str(tmp_path / "bots.txt"))
-
-
-def regions_of(*arguments: str) -> tuple[str, ...]:
-    parser = argparse.ArgumentParser()
-    add_filter_arguments(parser)
-    return phone_regions(parser.parse_args(arguments))
-
-
-def test_the_countries_of_phone_numbers_are_given_with_mask():
-    assert regions_of() == regions_of("--mask") == ("US",)
-    assert regions_of("--mask", "--phone_regions", "de, US,DE") == ("DE", "US")
-    with pytest.raises(InputError, match="--phone_regions: only with --mask"):
-        options("--phone_regions", "DE")
-    with pytest.raises(InputError, match="--phone_regions: no country is 'XX'; expected codes such as US,DE"):
-        options("--mask", "--phone_regions", "DE,xx,YY")
-    assert options("--mask", "--phone_regions", "DE") == PAPER
-
-
-def test_options_become_filters(tmp_path: Path):
-    (tmp_path / "bots.txt").write_text("AutoModerator\n\n WikiTextBot \n")
-    arguments = f"--filters none --markdown --min_characters 3 --language de --bots {tmp_path / 'bots.txt'}"
-    assert options(*arguments.split()) == Filters("none", 3, ("automoderator", "wikitextbot"), "de", True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--language", "english"], "--language english: expected one of .*, en, "),
-        (["--bots", "missing.txt"], "--bots missing.txt: cannot be read"),
-    ],
-)
-def test_wrong_options_are_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
-        options(*arguments)
-
-
-@pytest.mark.parametrize(("name", "value"), [("min_characters", -1), ("max_repeats", 0)])
-def test_options_that_python_gives_are_checked_too(name, value):
-    parser = argparse.ArgumentParser()
-    add_filter_arguments(parser)
-    args = parser.parse_args([])
-    setattr(args, name, value)
-    with pytest.raises(InputError, match=f"--{name} {value}: expected {value + 1} or more"):
-        read_filters(args)

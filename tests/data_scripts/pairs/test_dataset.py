@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.clean.filters import add_filter_arguments
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.dataset import join_parts, write_pairs, write_part
-from data_scripts.pairs.options import add_output_arguments
+from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_output_arguments
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
@@ -54,7 +53,7 @@ def written(
     table = ibis.duckdb.connect().create_table("made", pairs_table(pairs))
     report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
     report |= sections or {}
-    print(write_pairs(table, folder, args, report, public_sources))
+    print(write_pairs(table, folder, PairOptions.from_arguments(args), report, public_sources))
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 

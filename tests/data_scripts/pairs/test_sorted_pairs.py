@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from data_scripts.pairs.sorted_pairs import Counts, count_pairs, end_runs, quantile, split_of
+from data_scripts.pairs.sorted_pairs import Counts, count_pairs, split_of
 from data_scripts.schemas import SPLITS
 from tests.data_scripts.pairs import test_dataset as plain
 
@@ -42,23 +42,3 @@ def test_counts_equal_plain_ones_for_any_size_of_tables(batch):
         for column, side in enumerate(("input", "response"))
         for name, share in (("median", 0.5), ("95th percentile", 0.95))
     }
-
-
-def test_runs_are_counted_across_tables():
-    lengths = [1, 2, 1, 3000, 999, 1000, 1001, *np.random.default_rng(0).integers(1, 9, 200).tolist()]
-    starts = np.concatenate([np.arange(length) == 0 for length in lengths])
-    for parts in (1, 7, 300):
-        found, before = [], 0
-        for part in np.array_split(starts, parts):
-            ended, before = end_runs(part, before)
-            found += ended
-        assert [*found, before] == lengths
-
-
-def test_quantiles_of_counted_values_equal_those_of_numpy():
-    random = np.random.default_rng(0)
-    for size in (1, 2, 3, 10, 999):
-        values = random.integers(0, 30, size)
-        for share in (0.5, 0.95):
-            expected = int(np.quantile(values, share, method="inverted_cdf"))
-            assert quantile(Counter(values.tolist()), share) == expected
