@@ -49,7 +49,7 @@ def refuse_single_string(texts: object, call: str) -> None:
         raise TypeError(f"texts is one string, expected several: {call}")
 
 
-# The parts of a tokenizer of `data_scripts tokenizer`.
+# The parts of a tokenizer of `trainer.data.tokenizer`.
 LOWERCASE = {"type": "Lowercase"}
 NORMALIZER = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, LOWERCASE]}
 SPLITS_PUNCTUATION = {"type": "BertPreTokenizer"}
@@ -73,7 +73,7 @@ UNLIMITED = 8192
 class BatchTokenizer:
     """Converts texts to the token ids that their tokenizer gives, in the fastest way.
 
-    If kitoken is installed, it tokenizes ASCII texts of a tokenizer of `data_scripts tokenizer`, three times as fast as
+    If kitoken is installed, it tokenizes ASCII texts of a tokenizer of `trainer.data.tokenizer`, three times as fast as
     tokenizers. They alone, because the two libraries differ in a few hundred other characters (final sigma, and
     characters that are new in Unicode).
     """

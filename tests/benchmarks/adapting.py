@@ -29,7 +29,6 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoModel, BertConfig
 
 from data_scripts.__main__ import main as data_scripts
-from data_scripts.commands.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
@@ -41,6 +40,7 @@ from trainer.adapt.context import add_turns, choose_context, measure_context, sc
 from trainer.adapt.joint import join
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
+from trainer.data.tokenizer import train_tokenizer
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import Queries, build_queries, rank, score, standard_error

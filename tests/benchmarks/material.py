@@ -13,10 +13,10 @@ from datasets import Dataset, load_dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
-from data_scripts.commands.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from trainer.data.token_cache import TokenColumn, token_columns
+from trainer.data.tokenizer import train_tokenizer
 from trainer.publish.folder import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,7 +168,7 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
         pad_token="[PAD]",
         unk_token="[UNK]",
         model_max_length=MAX_TOKENS,
-        split_special_tokens=True,  # as `data_scripts tokenizer` sets it
+        split_special_tokens=True,  # as `trainer.data.tokenizer` sets it
     )
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from modeling_convsim import ENCODERS
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.fuzzing.strategies import is_unicode, texts
 from tests.modeling_convsim.tiny_models import build
+from trainer.data.tokenizer import Kind, train_tokenizer
 
 MEGABYTES = ["a" * 1_000_000, "the cat " * 125_000, "👩\u200d" * 150_000, "م" * 500_000]
 FEW = settings(max_examples=max(settings.default.max_examples // 3, 3))

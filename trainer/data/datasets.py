@@ -15,7 +15,6 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from pandas.util import hash_array
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
-from data_scripts.commands.tokenizer import Texts
 from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import is_path, parse_hub_name
@@ -26,6 +25,7 @@ from data_scripts.public.paraphrases import load_paraphrases
 from data_scripts.public.sts import load_sts_sets
 from data_scripts.public.stsb import load_stsb
 from trainer.arguments import Arguments
+from trainer.data.tokenizer import Texts
 
 EvaluationData = dict[str, Any]
 """Name of a dataset -> its splits: a DatasetDict, or for `sts` year -> name -> test pairs."""

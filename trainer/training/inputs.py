@@ -11,13 +11,13 @@ import xxhash
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from trainer.arguments import HUB_OPTIONS, Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
+from trainer.data.tokenizer import Kind, train_tokenizer
 from trainer.distributed import first_on_each_machine, gather, share, wait_for_all
 from trainer.encoders.protocol import Side
 from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks

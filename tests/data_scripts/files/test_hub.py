@@ -92,7 +92,6 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
         "captions gs://bucket/images -o {folder}/out",
         "nli {folder} -o s3://bucket/out",
         "sts {folder} -o s3://bucket/out",
-        "tokenizer s3://bucket/pairs -o {folder}/out",
         "books s3://bucket/books -o {folder}/out",
         "download snli -o s3://bucket/data",
     ],

@@ -10,9 +10,9 @@ from tokenizers import AddedToken, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.commands.tokenizer import train_tokenizer
 from modeling_convsim.encoding import batch_tokenizer
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
+from trainer.data.tokenizer import train_tokenizer
 
 TEXTS = ["", " ", "The CAT\tsees\r\nthe dog", "a\x00b", "naïve ﬁne İ", "[PAD] the [UNK] cat", "we eat . " * 50]
 

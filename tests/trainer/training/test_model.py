@@ -11,7 +11,6 @@ from accelerate import Accelerator
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import write_checksums
 from modeling_convsim import (
@@ -26,6 +25,7 @@ from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
 from trainer.data import word_vectors
 from trainer.data.datasets import RunData
+from trainer.data.tokenizer import train_tokenizer
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.model import build_model, initialize_embeddings, max_tokens
 from trainer.training.model_evaluator import ModelEvaluator

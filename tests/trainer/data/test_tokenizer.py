@@ -1,6 +1,5 @@
 """The tokenizer: its vocabulary compared with a plain count, its folder loaded by AutoTokenizer, its errors."""
 
-import argparse
 import json
 import random
 import re
@@ -13,10 +12,9 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.commands import tokenizer as command
-from data_scripts.commands.tokenizer import Texts, save_tokenizer, train_tokenizer
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD
+from trainer.data.tokenizer import Texts, main, save_tokenizer, train_tokenizer
 
 TEXTS = [
     "Where did the cat go?",
@@ -128,12 +126,6 @@ def test_a_mistake_is_named(texts: list, options: dict, message: str) -> None:
         train_tokenizer(texts, **{"kind": "word", "vocab_size": 100, **options})
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
-
-
 def write_pairs(folder: Path, **splits: list[tuple[str, str]]) -> None:
     folder.mkdir()
     for split, rows in splits.items():
@@ -152,7 +144,7 @@ def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys:
     (tmp_path / "snli" / "snli_1.0_train.jsonl").write_text(json.dumps(row) + "\n")
     output = tmp_path / "out"
     sources = [str(tmp_path / "a"), str(tmp_path / "b")]
-    command.run(parse([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]))
+    assert main([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]) == 0
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     words = {"red", "green", "blue", "violet", "black"}
@@ -160,10 +152,10 @@ def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys:
     assert "7 word tokens" in capsys.readouterr().out
 
 
-def test_command_refuses_pairs_without_a_train_split(tmp_path: Path) -> None:
+def test_command_refuses_pairs_without_a_train_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_pairs(tmp_path / "pairs", test=[("red", "green")])
-    with pytest.raises(InputError, match="no train split"):
-        command.run(parse([str(tmp_path / "pairs"), "-o", str(tmp_path / "out")]))
+    assert main([str(tmp_path / "pairs"), "-o", str(tmp_path / "out")]) == 2
+    assert "no train split" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -1,5 +1,6 @@
 """Train a tokenizer on the train split of pairs, and save it so that AutoTokenizer loads it.
 
+`python -m trainer.data.tokenizer PAIRS --output FOLDER` does so for several runs; a run without one trains its own.
 Large libraries are imported where they are used, so that the options are printed at once.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tqdm import tqdm
 
-from data_scripts.files.command_line import add_output_argument, whole_number
+from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable, whole_number
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable, new_folder
@@ -175,8 +177,9 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
+def build_parser() -> ArgumentParser:
+    """Return the parser of the command line."""
+    parser = ArgumentParser(prog="python -m trainer.data.tokenizer", description=__doc__.partition("\n")[0])
     parser.add_argument(
         "pairs", nargs="+", metavar="PAIRS", help="folders of pairs or Hub ids; only their train split is read"
     )
@@ -202,10 +205,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="words that occur less often are unknown (default: %(default)s)",
     )
+    return parser
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train on the train splits, save the tokenizer, and print its size."""
+def run(args: argparse.Namespace) -> int:
+    """Train on the train splits, save the tokenizer, and print its size; returns the exit code.
+
+    Raises:
+        InputError: an option is out of range, or pairs cannot be read or have no train split.
+    """
     check_options(args.kind, args.vocab_size, args.min_count)
     check_replaceable(args.output, overwrite=True, kind=OUTPUT_KIND)
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
@@ -226,3 +234,13 @@ def run(args: argparse.Namespace) -> None:
     tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count)
     save_tokenizer(tokenizer, args.output)
     print(f"{len(tokenizer):,} {args.kind} tokens, including [PAD] and [UNK], saved in {args.output}")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
+    return run_stoppable(lambda: run(build_parser().parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
