@@ -140,7 +140,7 @@ def _load_arguments(name: HubName) -> tuple[list[str], dict[str, Any]]:
 
 def rename_splits(splits: dict[str, Any]) -> dict[str, Any]:
     """The splits with `dev` and the like as `validation`, unless two of them would have the same name."""
-    names = [re.sub(r"^(dev|valid|val)(?![a-z])", "validation", name) for name in splits]
+    names = [re.sub(r"^[a-z]+(?![a-z])", lambda word: SPLIT_NAMES.get(word[0], word[0]), name) for name in splits]
     return dict(zip(names if len(set(names)) == len(names) else splits, splits.values(), strict=True))
 
 
@@ -169,7 +169,7 @@ def _assignments(values: Iterable[Any]) -> dict[str, list[Any]]:
     """Split -> the values of a column that name it; empty if a value names none."""
     assigned: dict[str, list[Any]] = {}
     for value in values:
-        split = split_from_value(value)
+        split = find_split(str(value), complete=True)
         if split is None:
             return {}
         assigned.setdefault(split, []).append(value)
@@ -178,31 +178,21 @@ def _assignments(values: Iterable[Any]) -> dict[str, list[Any]]:
 
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 _NO_PAIRS = "; `python -m data_scripts conversations` makes pairs of others"
+# Word of a name -> split. `trial` is SICK's; `restval` is Karpathy's of COCO: images of the validation set that may be
+# trained on.
+SPLIT_NAMES = {"train": "train", "restval": "train", "test": "test"} | dict.fromkeys(
+    ("dev", "validation", "valid", "val", "trial"), "validation"
+)
+_SPLIT = re.compile(rf"(?<![a-z])({'|'.join(SPLIT_NAMES)})(?:set|ing)?(_(?:mis)?matched)?(?![a-z])", re.I)
 
 
-_SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|test)(?:set|ing)?(_(?:mis)?matched)?(?![a-z])", re.I)
+def find_split(name: str, complete: bool = False) -> str | None:
+    """The split in a name, such as that of a file: train, validation (also `_matched`, `_mismatched`) or test, or None.
 
-
-_SPLIT_NAMES = {"train": "train", "test": "test"}  # the others are validation
-# Of SICK; and of Karpathy's splits of COCO, images of the validation set that may be trained on.
-_SPLIT_VALUES = {"trial": "validation", "restval": "train"}
-
-
-def split_from_name(name: str) -> str:
-    """The split in the name of a file: train, validation (also `_matched`, `_mismatched`) or test; train if none is."""
-    match = _SPLIT.search(name)
-    return _SPLIT_NAMES.get(match[1].lower(), "validation") + (match[2] or "").lower() if match else "train"
-
-
-def names_split(name: str) -> bool:
-    """Whether the name of a file contains a split."""
-    return _SPLIT.search(name) is not None
-
-
-def split_from_value(value: object) -> str | None:
-    """The split that a value of a column names, such as val; None if it names none."""
-    name = str(value).lower()
-    return _SPLIT_VALUES.get(name) or (split_from_name(name) if _SPLIT.fullmatch(name) else None)
+    With `complete`, the name must be that of a split, as the values of a column are.
+    """
+    match = (_SPLIT.fullmatch if complete else _SPLIT.search)(name)
+    return SPLIT_NAMES[match[1].lower()] + (match[2] or "").lower() if match else None
 
 
 def existing_folder(source: str | Path) -> Path:
@@ -293,7 +283,7 @@ def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
 def _split_files(path: Path) -> dict[str, list[str]]:
     """Split -> files, of one Parquet file or of a folder whose Parquet files are all named after splits."""
     if path.is_file():
-        return {split_from_name(path.stem): [str(path)]}
+        return {find_split(path.stem) or "train": [str(path)]}
     files: dict[str, list[str]] = {}
     for file in sorted(path.glob("*.parquet")):
         match = _SHARD.fullmatch(file.name)

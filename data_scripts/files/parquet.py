@@ -1,6 +1,6 @@
 """Writes Parquet files within bounded memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -68,21 +68,6 @@ def parquet_writer(
         writer = BatchWriter(file, schema)
         yield writer
         writer.flush()
-
-
-def write_rows(rows: Iterable[tuple], schema: pa.Schema, path: Path, size: Callable[[tuple], int]) -> int:
-    """Write rows to a Parquet file, holding `BATCH_BYTES` of text in memory; returns the number of rows.
-
-    Args:
-        rows: values in the order of the schema.
-        schema: the columns.
-        path: the file.
-        size: the approximate number of characters of a row.
-    """
-    with parquet_writer(path, schema) as writer:
-        for row in rows:
-            writer.add(row, size(row))
-        return writer.added
 
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # pyarrow's errors; the last for names of columns

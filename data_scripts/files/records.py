@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from data_scripts.files.datasets import HubDataset
 from data_scripts.files.delimited import TABS, Columns, csv_lines, tsv_lines
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
@@ -247,6 +246,9 @@ def _batch_records(batch: RecordBatch, path: Path, before: int, broken: BrokenLi
 
 def hub_records(source: str) -> Records:
     """The records of all splits of a dataset on the Hub, which are streamed."""
+    # Imported here, so that files are read without pyarrow.
+    from data_scripts.files.datasets import HubDataset
+
     dataset = HubDataset(source)
     columns = list(dataset.features)
 

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.datasets import HubDataset, load_columns, names_split, split_from_name
+from data_scripts.files.datasets import HubDataset, find_split, load_columns
 from data_scripts.files.delimited import TABS
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import is_path
@@ -41,7 +41,7 @@ def read_rows(
     Memory holds a few thousand rows. Lines that cannot be read are counted in `broken`.
 
     Args:
-        source: as in `SOURCE_HELP`. The name of a text file contains its split (`split_from_name`).
+        source: as in `SOURCE_HELP`. The name of a text file contains its split (`find_split`).
         names: role -> possible columns, of which the first that exists is used. A name with spaces that no column
             has stands for several columns whose texts are joined.
         broken: counts the lines that cannot be read.
@@ -64,7 +64,7 @@ def read_rows(
     for file in files:
         # SNLI and Multi-Premise Entailment have tab-separated values in .txt files.
         records = partial(read_records, file, separated=TABS if form_of(file) == ".txt" else None)
-        split = split_from_name(file.name)
+        split = find_split(file.name) or "train"
         rows[split] = chain(rows.get(split, ()), _rows_by_role(records, names, broken, optional))
     return rows
 
@@ -113,7 +113,7 @@ def text_tables(source: str) -> list[Path]:
     files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
     if path.is_dir() and not files and not any(path.rglob("*.parquet")):
         texts = [file for file in sorted(path.glob("*")) if form_of(file) == ".txt" and not _README.match(file.name)]
-        files = [file for file in texts if names_split(file.name)] or (texts if len(texts) == 1 else [])
+        files = [file for file in texts if find_split(file.name)] or (texts if len(texts) == 1 else [])
     complete = any(file.name.startswith("snli_1.0_train.") for file in files)
     return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
 

@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_scripts.files.datasets import split_from_name
+from data_scripts.files.datasets import find_split
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames
@@ -49,7 +49,7 @@ def _read_parallel(source: str) -> dict[str, Rows]:
             parallel.setdefault(match[1], []).append(file)
     parts: dict[str, Rows] = {}
     for name, files in parallel.items():
-        split = split_from_name(name)
+        split = find_split(name) or "train"
         parts[split] = chain(parts.get(split, ()), _parallel_rows(name, files))
     return parts
 

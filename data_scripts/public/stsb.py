@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.datasets import names_split, split_from_value
+from data_scripts.files.datasets import find_split
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import ColumnNames, read_rows, text_tables
@@ -46,11 +46,13 @@ def _read_splits(source: str) -> dict[str, Rows]:
     if any(files.values()):
         return {split: _original_rows(file) for split, file in files.items() if file is not None}
     tables = text_tables(source)
-    default = "test" if tables and not any(names_split(file.name) for file in tables) else None
+    default = "test" if tables and not any(find_split(file.name) for file in tables) else None
     splits: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for name, rows in scored_rows(source, COLUMN_NAMES).items():
         for location, row in rows:
-            splits.setdefault(split_from_value(row["split"]) or default or name, []).append((location, row))
+            splits.setdefault(find_split(str(row["split"]), complete=True) or default or name, []).append(
+                (location, row)
+            )
     return {split: iter(rows) for split, rows in splits.items()}
 
 
