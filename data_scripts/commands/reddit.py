@@ -267,7 +267,7 @@ def _read(
     hub_datasets = [HubDataset(name) for name in datasets]
     for dataset in hub_datasets:
         check_dataset(dataset, args.submissions)
-    outputs = [folder / comments_name(source) for source in (*dumps, *datasets)]
+    outputs = [folder / name for name in (*map(comments_name, dumps), *map(comments_name, datasets))]
     reused = convert_sources([*dumps, *hub_datasets], outputs, broken, workers, filters, cluster)
     if reused:
         total = len(dumps) + len(datasets)

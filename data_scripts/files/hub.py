@@ -69,9 +69,9 @@ def dataset_problem(error: Exception, name: HubName) -> str:
     """Why `datasets` does not give a dataset: what it says, or what to do if it says that in terms of Python."""
     from datasets.exceptions import DatasetGenerationError
 
-    cause = error.__cause__ if isinstance(error, DatasetGenerationError) else None
-    text = str(cause or error)
-    if isinstance(cause or error, OSError) and (cause or error).errno in CANNOT_WRITE:
+    cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+    text = str(cause)
+    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
         return f"the cache of `datasets` cannot be written ({text}); set HF_DATASETS_CACHE to another folder"
     if "scripts are no longer supported" in text:
         return f"it needs a loading script; try the Hub's own Parquet copy: {name.repository}@{CONVERTED}"
