@@ -1,21 +1,18 @@
-"""A dataset's folder: the options of the commands that write one, its Parquet files, report and card.
+"""A dataset's folder: its Parquet files, report and card.
 
 Large libraries are imported where they are used, so that the options of a command are printed at once.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.command_line import add_output_argument
-from data_scripts.files.folders import new_folder
-from data_scripts.files.hub import check_license, escape_text, is_path
+from data_scripts.files.hub import escape_text
 from data_scripts.files.texts import BrokenLines
 
 if TYPE_CHECKING:
@@ -31,19 +28,22 @@ Report = dict[str, Any]  # section -> counts (name -> number), or lines of text
 def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> Report:
     """A report with its first sections: the settings, and the lines that could not be read."""
     report: Report = {"settings": {"command": command, **settings, "files": files}}
-    report["lines left out"] = dict(broken.counts)
-    report[FIRST_LINES] = first_lines(broken)
+    add_broken_lines(report, broken)
     return report
 
 
-def first_lines(broken: BrokenLines) -> list[str]:
-    """The first broken lines of each kind, with their files but not the folders, because reports are published."""
+def add_broken_lines(report: Report, broken: BrokenLines) -> None:
+    """Add the lines that could not be read: their number, and the first of each kind.
+
+    The first lines have their files but not the folders, because reports are published.
+    """
     lines = []
     for kind, examples in broken.first.items():
         for example in examples:
             location, separator, problem = example.partition(f": {kind}")
             lines.append(Path(location).name + separator + _FOLDERS.sub("", problem))
-    return lines
+    report["lines left out"] = dict(broken.counts)
+    report[FIRST_LINES] = lines
 
 
 def write_report(report: Report, folder: Path) -> None:
@@ -64,46 +64,6 @@ def format_table(report: Report) -> str:
             shown = ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
             lines.append(f"  {name:<40} {shown:>12}")
     return "\n".join(lines)
-
-
-def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str, nargs: str | None = None) -> None:
-    """Add the options of a command that reads a SOURCE, or with `nargs` several of them, and writes a dataset."""
-    parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=source_help)
-    add_output_argument(parser, "folder to which the splits are written")
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
-    parser.add_argument(
-        "--license",
-        metavar="ID",
-        help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it (such "
-        "as cc-by-sa-4.0, or other)",
-    )
-
-
-def write_dataset(args: argparse.Namespace, write: Callable[[Path, BrokenLines], Report]) -> None:
-    """Write a public dataset with its report and card, and print the report.
-
-    Args:
-        args: the options of `add_dataset_arguments`.
-        write: writes the Parquet files, given the folder and what counts the lines that cannot be read; returns the
-            report.
-
-    Raises:
-        InputError: as for `new_folder`, or --license is not a license id.
-    """
-    if args.license is not None:
-        check_license("--license", args.license)
-    broken = BrokenLines()
-    sources = args.source if isinstance(args.source, list) else [args.source]
-    names = [Path(source).resolve().name if is_path(source) else source for source in sources]
-    with new_folder(args.output, args.overwrite) as (folder, _):
-        report = write(folder, broken)
-        if broken.counts:
-            report["lines left out"] = dict(broken.counts)
-            report[FIRST_LINES] = first_lines(broken)
-        write_report(report, folder)
-        write_dataset_card(folder, [args.license] if args.license else [], ", ".join(names))
-    print(format_table(report))
-    print(f"saved in {args.output}")
 
 
 def split_file(folder: Path, split: str) -> Path:

@@ -84,17 +84,44 @@ class Kind:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command."""
-        from data_scripts.files.dataset_folders import add_dataset_arguments
+        from data_scripts.files.command_line import add_output_argument
         from data_scripts.files.rows import SOURCE_HELP
 
-        add_dataset_arguments(parser, self.source_help or SOURCE_HELP, nargs="+" if self.several else None)
+        nargs = "+" if self.several else None
+        parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=self.source_help or SOURCE_HELP)
+        add_output_argument(parser, "folder to which the splits are written")
+        parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
+        parser.add_argument(
+            "--license",
+            metavar="ID",
+            help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it "
+            "(such as cc-by-sa-4.0, or other)",
+        )
 
     def run(self, args: argparse.Namespace) -> None:
-        """Write the splits as Parquet with report.json, and print the counts; `args` as of `add_dataset_arguments`."""
-        from data_scripts.files.dataset_folders import write_dataset
+        """Write the splits as Parquet with a report and a card, and print the report; `args` as of `add_arguments`.
 
+        Raises:
+            InputError: a source cannot be read, the output cannot be written, or --license is not a license id.
+        """
+        from data_scripts.files.dataset_folders import add_broken_lines, format_table, write_dataset_card, write_report
+        from data_scripts.files.folders import new_folder
+        from data_scripts.files.hub import check_license, is_path
+        from data_scripts.files.texts import BrokenLines
+
+        if args.license is not None:
+            check_license("--license", args.license)
+        broken = BrokenLines()
         sources = args.source if isinstance(args.source, list) else [args.source]
-        write_dataset(args, lambda folder, broken: self.build(sources, folder, broken))
+        names = [Path(source).resolve().name if is_path(source) else source for source in sources]
+        with new_folder(args.output, args.overwrite) as (folder, _):
+            report = self.build(sources, folder, broken)
+            if broken.counts:
+                add_broken_lines(report, broken)
+            write_report(report, folder)
+            write_dataset_card(folder, [args.license] if args.license else [], ", ".join(names))
+        print(format_table(report))
+        print(f"saved in {args.output}")
 
     def load(self, source: str) -> DatasetDict:
         """Load the splits of a folder that the command wrote; or, in memory, what the command makes of another source.
