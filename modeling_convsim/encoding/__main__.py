@@ -19,6 +19,7 @@ from data_scripts.files.command_line import (
 )
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.joint import JointEncoder
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts, write_vectors
 
@@ -87,8 +88,9 @@ def _run(options: argparse.Namespace) -> int:
         total = count_texts(options.file)
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         if options.dtype == "auto":
-            chosen = str(encoder.model.dtype).removeprefix("torch.")
-            print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
+            model = encoder.first.model if isinstance(encoder, JointEncoder) else encoder.model
+            chosen = str(model.dtype).removeprefix("torch.")
+            print(f"computing in {chosen}: {has_fast_bfloat16(model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:

@@ -1,5 +1,6 @@
 """`Encoder`: a saved model and its tokenizer, which encode texts as vectors."""
 
+import hashlib
 import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from modeling_convsim.encoding.batch_tokenizer import (
     token_limit,
 )
 from modeling_convsim.encoding.context import encode_in_context
+from modeling_convsim.encoding.joint import SECOND, JointEncoder, read_share
 from modeling_convsim.encoding.loading import (
     check_model_files,
     download_model,
@@ -76,7 +78,7 @@ class Encoder:
         cache_dir: str | os.PathLike | None = None,
         local_files_only: bool = False,
     ) -> "Encoder":
-        """Opens a saved folder, or a repository of the Hub.
+        """Opens a saved folder, or a repository of the Hub; one that holds two models is a `JointEncoder`.
 
         Args:
             folder_or_id: Folder of the model and its tokenizer; or, on the Hub, OWNER/NAME or OWNER/NAME@REVISION.
@@ -115,10 +117,37 @@ class Encoder:
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
             if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
                 model.to(torch.bfloat16)  # type: ignore[arg-type]
-            return cls(model, tokenizer)
+            encoder = cls(model, tokenizer)
+            if (share := read_share(folder)) is None:
+                return encoder
+            second = cls.from_pretrained(folder / SECOND, device, dtype, trust_remote_code)
+            return cast(Encoder, JointEncoder(encoder, second, share))
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
             raise ValueError(f"cannot open the model {name}: {' '.join(str(error).split())}") from error
+
+    @property
+    def name(self) -> str:
+        """The model's folder, or its name on the Hub, as the user gave it; empty if it was not opened."""
+        return self.model.name_or_path
+
+    @property
+    def description(self) -> str:
+        """The kind of model and its number of parameters, for people."""
+        return f"{self.model.config.label}, {self.model.num_parameters():,} parameters"
+
+    def digest(self) -> str:
+        """SHA-256 of the model's weights, rounded to bfloat16 so that it does not depend on the model's precision.
+
+        The share of a lexical channel, which is in the config, is one of them.
+        """
+        digest = hashlib.sha256()
+        if share := self.model.config.lexical_share:
+            digest.update(f"lexical_share {share:g}".encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
+        return digest.hexdigest()
 
     @property
     def embedding_size(self) -> int:

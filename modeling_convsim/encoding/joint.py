@@ -1,26 +1,37 @@
 """`JointEncoder`: two models whose scores are added, as one encoder."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
 
-from modeling_convsim.encoding.encoder import Encoder, Side
+from data_scripts.files.json_files import read_object
+from modeling_convsim.encoding.batch_tokenizer import TextError, refuse_single_string
+
+if TYPE_CHECKING:
+    from modeling_convsim.encoding.encoder import Encoder, Side
 
 CHUNK = 16_384  # texts that `stream` encodes by one model, then by the other
+FILE, SECOND = "joint.json", "second"  # in the folder of the first model: the share, and the folder of the second one
 
 
-class JointEncoder(Encoder):
+class JointEncoder:
     """Two models whose vectors are concatenated, so that a dot product is the weighted mean of those of both.
 
+    It encodes as an `Encoder` does. `Encoder.from_pretrained` opens one that was saved.
+
     Attributes:
-        second: The second encoder; `model` and `tokenizer` are those of the first one.
+        first: An encoder.
+        second: Another one.
         share: The weight of the second encoder; that of the first one is 1 - share.
     """
 
-    def __init__(self, first: Encoder, second: Encoder, share: float) -> None:
+    def __init__(self, first: "Encoder", second: "Encoder", share: float) -> None:
         """Combines two encoders.
 
         Args:
@@ -31,11 +42,25 @@ class JointEncoder(Encoder):
         Raises:
             ValueError: The share is out of range.
         """
-        super().__init__(first.model, first.tokenizer)
         if not 0 < share < 1:
             raise ValueError(f"share is {share}, expected a number above 0 and below 1")
-        self.second, self.share = second, share
+        self.first, self.second, self.share = first, second, share
         self._parts = ((first, (1 - share) ** 0.5), (second, share**0.5))
+
+    @property
+    def name(self) -> str:
+        """As in `Encoder`: the folder of both."""
+        return self.first.name
+
+    @property
+    def description(self) -> str:
+        """As in `Encoder`, of both."""
+        return f"{self.first.description}, beside {self.second.description}"
+
+    def digest(self) -> str:
+        """As in `Encoder`, of both models and the share."""
+        parts = f"{self.first.digest()} {self.second.digest()} {self.share:g}"
+        return hashlib.sha256(parts.encode()).hexdigest()
 
     @property
     def embedding_size(self) -> int:
@@ -52,7 +77,7 @@ class JointEncoder(Encoder):
         """As in `Encoder`, of either model."""
         return any(encoder.uses_context for encoder, _ in self._parts)
 
-    def vector_size(self, side: Side) -> int:
+    def vector_size(self, side: "Side") -> int:
         """Dimensions of a vector of a side."""
         return sum(encoder.vector_size(side) for encoder, _ in self._parts)
 
@@ -60,19 +85,43 @@ class JointEncoder(Encoder):
         """As in `Encoder`, by either model."""
         return np.logical_or(*(encoder.knows(texts) for encoder, _ in self._parts))
 
-    def encode(self, texts: Iterable[str], side: Side = "input", *args: Any, **options: Any) -> np.ndarray:
+    def encode(self, texts: Iterable[str], side: "Side" = "input", *args: Any, **options: Any) -> np.ndarray:
         """As `Encoder.encode`; each model has its own `context_weights`."""
         texts = texts if isinstance(texts, str) else list(texts)
-        parts = [encoder.encode(texts, side, *args, **options) for encoder, _ in self._parts]
-        weighted = [weight * part for (_, weight), part in zip(self._parts, parts, strict=True)]
-        return np.concatenate(weighted, axis=1)
+        parts = [weight * encoder.encode(texts, side, *args, **options) for encoder, weight in self._parts]
+        return np.concatenate(parts, axis=1)
 
     def stream(
-        self, texts: Iterable[str], side: Side = "input", batch_size: int | None = None, show_progress: bool = False
+        self,
+        texts: Iterable[str],
+        side: "Side" = "input",
+        batch_size: int | None = None,
+        show_progress: bool = False,
     ) -> Iterator[np.ndarray]:
         """As `Encoder.stream`."""
-        remaining = iter(texts)
+        refuse_single_string(texts, "stream([text])")
+        return self._stream(iter(texts), side, batch_size, show_progress)
+
+    def _stream(
+        self, texts: Iterator[str], side: "Side", batch_size: int | None, show_progress: bool
+    ) -> Iterator[np.ndarray]:
+        start = 0
         with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
-            while chunk := list(islice(remaining, CHUNK)):
-                yield self.encode(chunk, side, batch_size)
+            while chunk := list(islice(texts, CHUNK)):
+                try:
+                    yield self.encode(chunk, side, batch_size)
+                except TextError as error:  # its position is counted in its chunk
+                    raise TextError(start + error.position, error.reason) from None
+                start += len(chunk)
                 progress.update(len(chunk))
+
+    def save_second(self, folder: Path) -> None:
+        """Adds the second model to the folder that the first one was saved in, which then holds both."""
+        self.second.model.save_pretrained(folder / SECOND)
+        self.second.tokenizer.save_pretrained(folder / SECOND)
+        (folder / FILE).write_text(json.dumps({"share": self.share}) + "\n", encoding="utf-8")
+
+
+def read_share(folder: Path) -> float | None:
+    """The share of the second model in a folder of two; None in that of a single one."""
+    return read_object(folder / FILE)["share"] if (folder / FILE).is_file() else None

@@ -56,13 +56,12 @@ def serve(index: ReplyIndex, hosts: Sequence[str], open_browser: bool) -> None:
 
 def build(index: ReplyIndex) -> gr.Blocks:
     """Builds the page."""
-    model = index.encoder.model
-    path = Path(model.name_or_path)
+    path = Path(index.encoder.name)
     name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
     with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False) as page:
         gr.Markdown(
-            f"# convsim: {name}\n\nA sentence encoder trained on conversations ({model.config.label}, "
-            f"{model.num_parameters():,} parameters) and {len(index):,} replies."
+            f"# convsim: {name}\n\nA sentence encoder trained on conversations ({index.encoder.description}) and "
+            f"{len(index):,} replies."
         )
         with gr.Tab("Replies"):
             _add_suggestions(index)

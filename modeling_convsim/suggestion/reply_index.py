@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.joint import JointEncoder
 from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Calibration, Judge, check_pairs, text_cosines
 from modeling_convsim.suggestion.deduplication import (
     PEERS,
@@ -29,9 +28,7 @@ from modeling_convsim.suggestion.storage import (
     DUPLICATE_COSINE,
     IndexFile,
     IndexSettings,
-    SecondModel,
     find_model,
-    hash_weights,
     name_model,
     read_index,
     write_index,
@@ -416,12 +413,7 @@ class ReplyIndex:
         write_settings(Path(folder), self._file(Path(folder)))
 
     def _file(self, folder: Path) -> IndexFile:
-        second, model = None, self.encoder.model
-        if isinstance(self.encoder, JointEncoder):
-            other = self.encoder.second.model
-            second = SecondModel(name_model(folder, other.name_or_path), hash_weights(other), self.encoder.share)
-        name = name_model(folder, model.name_or_path)
-        return IndexFile(name, hash_weights(model), len(self), self.settings, second)
+        return IndexFile(name_model(folder, self.encoder.name), self.encoder.digest(), len(self), self.settings)
 
     @classmethod
     def load(
@@ -453,13 +445,14 @@ class ReplyIndex:
             options = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code, **hub_options}
             try:
                 encoder = Encoder.from_pretrained(find_model(folder, file.model), **options)
-                if file.second:
-                    second = Encoder.from_pretrained(find_model(folder, file.second.model), **options)
-                    encoder = JointEncoder(encoder, second, file.second.share)
             except ValueError as error:
                 moved = f"{folder} was built with it; if it has been moved, give its new folder"
                 raise ValueError(f"{error} ({moved})") from error
-        _check_encoder(folder, file, encoder)
+        if encoder.digest() != file.weights_sha256:
+            raise ValueError(
+                f"{folder} was built with other weights than those of {encoder.name or 'this model'}: open it with the "
+                f"model that it was built with (then {file.model}), or rebuild it"
+            )
         return cls(encoder, replies, vectors, file.settings, faiss_index)
 
 
@@ -505,21 +498,3 @@ def _encode_texts(
         row += len(part)
     rows = np.fromiter((row_of[text] for text in texts), np.int64, count=len(texts))
     return (encoded if vectors is None else np.concatenate([vectors.astype(np.float16), encoded]))[rows]
-
-
-def _check_encoder(folder: Path, file: IndexFile, encoder: Encoder) -> None:
-    """Requires the weights that an index was built with."""
-    second = encoder.second if isinstance(encoder, JointEncoder) else None
-    if (second is None) != (file.second is None):
-        raise ValueError(f"{folder} was built with {'one model' if second else 'two models'}: leave `encoder` out")
-    _check_weights(folder, file, encoder)
-    if second and file.second:
-        _check_weights(folder, file.second, second)
-
-
-def _check_weights(folder: Path, built: IndexFile | SecondModel, encoder: Encoder) -> None:
-    if hash_weights(encoder.model) != built.weights_sha256:
-        raise ValueError(
-            f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "
-            f"open it with the model that it was built with (then {built.model}), or rebuild it"
-        )

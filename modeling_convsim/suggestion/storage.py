@@ -4,7 +4,6 @@ It holds index.json (`IndexFile`), replies.parquet (text, count and, if the inde
 answered), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output of `build_faiss`).
 """
 
-import hashlib
 import json
 import math
 import os
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
@@ -23,7 +21,6 @@ from data_scripts.files.folders import CHECKSUMS, replace_files, staged_folder
 from data_scripts.files.json_files import from_json, read_object
 from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links
 from modeling_convsim.encoding.text_files import write_array
-from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
@@ -64,32 +61,21 @@ class IndexSettings:
 
 
 @dataclass(frozen=True)
-class SecondModel:
-    """The second model of an index that two models score: see `JointEncoder`."""
-
-    model: str
-    weights_sha256: str
-    share: float
-
-
-@dataclass(frozen=True)
 class IndexFile:
     """The content of index.json.
 
     Attributes:
         model: The model's name on the Hub, or its folder: relative to the index's if both are in one folder, so that
             they can be moved together, otherwise absolute.
-        weights_sha256: The output of `hash_weights`.
+        weights_sha256: The encoder's `digest`.
         replies: The number of distinct replies.
         settings: See `IndexSettings`.
-        second: See `SecondModel`.
     """
 
     model: str
     weights_sha256: str
     replies: int
     settings: IndexSettings
-    second: SecondModel | None = None
 
 
 class SavedIndex(NamedTuple):
@@ -99,20 +85,6 @@ class SavedIndex(NamedTuple):
     replies: Replies
     vectors: np.ndarray  # (rows, dimensions), float16
     faiss_index: Any  # None for an index that is searched exactly
-
-
-def hash_weights(model: ConvSimPreTrainedModel) -> str:
-    """SHA-256 of a model's weights, rounded to bfloat16 so that it does not depend on the model's precision.
-
-    The share of a lexical channel, which is in the config, is one of them.
-    """
-    digest = hashlib.sha256()
-    if share := model.config.lexical_share:
-        digest.update(f"lexical_share {share:g}".encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
-    return digest.hexdigest()
 
 
 def name_model(index: Path, model: str) -> str:
@@ -233,7 +205,8 @@ def read_index_file(folder: Path) -> IndexFile:
     try:
         values = read_object(folder / "index.json")
         version = values.pop("format", 1)
-        if version == 3 and values.get("side") == "response" and values.get("truncate_dim") is None:
+        has_more = values.get("truncate_dim") or values.get("second")
+        if version == 3 and values.get("side") == "response" and not has_more:
             return from_json(IndexFile, _from_format_3(values))
         if version == FORMAT:
             return from_json(IndexFile, values)
@@ -241,7 +214,8 @@ def read_index_file(folder: Path) -> IndexFile:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
     if version == 3:
         raise ValueError(
-            f"{folder} is an index of questions or of truncated vectors, which this version lacks: rebuild it"
+            f"{folder} is an index of questions, of truncated vectors or of two models of an earlier version: rebuild "
+            "it"
         )
     raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")
 
@@ -253,5 +227,4 @@ def _from_format_3(values: dict[str, Any]) -> dict[str, Any]:
         settings["calibration"] = (
             {name: measured[name] for name in ("pairs", "table")} if measured.get("table") else None
         )
-    names = ("model", "weights_sha256", "replies", "second")
-    return {**{name: values[name] for name in names if name in values}, "settings": settings}
+    return {**{name: values[name] for name in INDEX_KEYS}, "settings": settings}

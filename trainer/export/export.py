@@ -22,7 +22,7 @@ from data_scripts.files.folders import new_folder
 from data_scripts.files.storage import resolve_links
 from data_scripts.public.stsb import load_stsb
 from data_scripts.sample import read_nli
-from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding import Encoder, JointEncoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.results import read_run_results, read_settings, update_results
 from trainer.evaluation.stsb import evaluate_stsb
@@ -94,9 +94,12 @@ def load_model(name: str) -> Encoder:
     """
     inside = Path(name, "model")
     try:
-        return Encoder.from_pretrained(inside if (inside / "config.json").is_file() else name, device="cpu")
+        encoder = Encoder.from_pretrained(inside if (inside / "config.json").is_file() else name, device="cpu")
     except ValueError as error:
         raise InputError(str(error)) from error
+    if isinstance(encoder, JointEncoder):
+        raise InputError(f"{name} holds two models, and only a single one is exported: name another model")
+    return encoder
 
 
 def _load_dev(source: str) -> dict[str, Dataset]:

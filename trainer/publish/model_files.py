@@ -10,7 +10,7 @@ from data_scripts.files.folders import RECORD, has_record, list_files, unrecorde
 MODEL_FILES = re.compile(
     r"README\.md|SHA256SUMS|config\.(json|yaml)|[^/]+\.safetensors(\.index\.json)?|modeling_\w+\.py|configuration_\w+\.py"
     r"|[^/]*token[^/]*\.json|vocab\.(txt|json)|merges\.txt|[^/]+\.model|chat_template\.jinja|modules\.json"
-    r"|sentence_bert_config\.json|config_sentence_transformers\.json|1_Router/.+|\.eval_results/[^/]+\.yaml"
+    r"|sentence_bert_config\.json|config_sentence_transformers\.json|1_Router/.+|joint\.json|second/.+|\.eval_results/[^/]+\.yaml"
 )
 
 

@@ -49,8 +49,6 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     folder = run / "model"
     _check_files(run, *RUN_FILES, "model/config.json")
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
-    if "joint" in results:  # these scores are those of two models, of which this is one
-        results = {key: value for key, value in results.items() if key not in ("response_prediction", "baselines")}
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)

@@ -1,4 +1,4 @@
-"""`JointEncoder`: the scores of two models, weighted, and the index that both search."""
+"""`JointEncoder`: the scores of two models, weighted; the folder of both, and an index that both search."""
 
 import numpy as np
 import pytest
@@ -31,25 +31,34 @@ def test_the_scores_are_the_weighted_means_of_those_of_both(parts, monkeypatch):
     np.testing.assert_allclose(streamed, answers[2], rtol=0, atol=1e-6)
     assert both.embedding_size == 16 + 8 and both.has_query_vectors and both.uses_context
     assert both.knows(["the dog", ""]).tolist() == [True, False]
-    with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
-        both.encode("a text")
+    for call in (both.encode, both.stream):
+        with pytest.raises(TypeError, match=r"\(\[text\]\)"):
+            call("a text")
+    with pytest.raises(ValueError, match=r"texts\[12\] is 5, a int"):
+        list(both.stream([*replies[:12], 5, "yes"]))
     with pytest.raises(ValueError, match="share is 1, expected"):
         JointEncoder(*parts, 1)
 
 
-def test_an_index_of_two_models_is_opened_with_both(parts, tmp_path):
-    for name, encoder in zip(("one", "two"), parts, strict=True):
-        encoder.model.name_or_path = str(save(encoder.model, encoder.tokenizer, tmp_path / name))
-    first, second = (Encoder.from_pretrained(tmp_path / name) for name in ("one", "two"))
-    built = ReplyIndex.build(JointEncoder(first, second, 0.3), make_texts(30), make_texts(30, seed=1))
-    built.save(tmp_path / "index")
-    loaded = ReplyIndex.load(tmp_path / "index")
-    assert isinstance(loaded.encoder, JointEncoder) and loaded.encoder.share == 0.3
+def test_a_folder_of_two_models_and_its_index_are_opened_with_both(parts, tmp_path):
+    folder = save(parts[0].model, parts[0].tokenizer, tmp_path / "run" / "model")
+    first = Encoder.from_pretrained(folder)
+    both = JointEncoder(first, parts[1], 0.3)
+    both.save_second(folder)
+    opened = Encoder.from_pretrained(folder)
+    assert isinstance(opened, JointEncoder) and opened.share == 0.3 and opened.name == str(folder)
+    assert opened.description.count(" parameters") == 2
+    np.testing.assert_array_equal(
+        opened.encode(QUERIES, "query", contexts=TURNS), both.encode(QUERIES, "query", contexts=TURNS)
+    )
+    others = (JointEncoder(first, parts[1], 0.4), JointEncoder(first, first, 0.3), first)
+    assert opened.digest() == both.digest() not in {other.digest() for other in others}
+
+    built = ReplyIndex.build(both, make_texts(30), make_texts(30, seed=1))
+    built.save(tmp_path / "run" / "index")
+    loaded = ReplyIndex.load((tmp_path / "run").rename(tmp_path / "moved") / "index")
+    assert isinstance(loaded.encoder, JointEncoder)
     assert loaded.suggest_many(QUERIES, contexts=TURNS) == built.suggest_many(QUERIES, contexts=TURNS)
-    with pytest.raises(ValueError, match="was built with two models"):
-        ReplyIndex.load(tmp_path / "index", first)
-    with pytest.raises(ValueError, match=r"other weights than those of .*one: open it .* \(then .*two\)"):
-        ReplyIndex.load(tmp_path / "index", JointEncoder(first, first, 0.3))
-    ReplyIndex.build(first, make_texts(3)).save(tmp_path / "single")
-    with pytest.raises(ValueError, match="was built with one model"):
-        ReplyIndex.load(tmp_path / "single", JointEncoder(first, second, 0.3))
+    for other in others:
+        with pytest.raises(ValueError, match=r"other weights than those of .*model: open it .* \(then \.\./model\)"):
+            ReplyIndex.load(tmp_path / "moved" / "index", other)

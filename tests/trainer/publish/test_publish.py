@@ -214,16 +214,6 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     assert 'SentenceTransformer("me/renamed"' in card.text
 
 
-def test_the_card_of_one_of_two_joined_models_has_its_own_scores_only(dan_run: Path):
-    gain = {"gain": 0.1, "gain_interval": [0.05, 0.15], "queries": 10, "measured_by": "dev"}
-    adaptation = {"p_at_1": 0.44, "base_p_at_1": 0.34, **gain}
-    results = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.987}, "adaptation": adaptation}
-    (dan_run / "results.json").write_text(json.dumps(results | {"joint": {"share": 0.5}}))
-    assert publish_command.main([str(dan_run), "--hub_model_id", "me/x", "--dry_run"]) == 0
-    card = (dan_run / "model" / "README.md").read_text()
-    assert "0.440" in card and "0.987" not in card
-
-
 def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_path: Path, capsys, monkeypatch):
     flat = shutil.copytree(dan_run / "model", tmp_path / "base")
     shutil.copy2(dan_run / "results.json", flat)
