@@ -300,6 +300,8 @@ def _validate_adaptation(arguments: Arguments) -> None:
     if arguments.average_from < 1:
         raise InputError("adapt interpolates whole models: drop average_from")
     refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
+    refuse_ineffective(arguments, ("best_metric",), "adapt, which chooses by the mean reciprocal rank")
+    refuse_ineffective(arguments, ("resume",), "adapt, which takes minutes and starts again")
 
 
 def _refuse_ineffective_options(arguments: Arguments) -> None:

@@ -37,7 +37,6 @@ from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.chats import MOST_TOKENS
 from trainer.adapt.comparison import PEER
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
-from trainer.adapt.joint import join
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.data.tokenizer import train_tokenizer
@@ -58,27 +57,24 @@ Score = Callable[[Material, Dataset, Queries], Scores]
 def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base, adapted with the preset `adapt`."""
     with tempfile.TemporaryDirectory() as folder:
-        return _score(_adapt(material, Path(folder), rows, base_of(material)).open(Path(folder, "run/model")), queries)
+        return _score(_adapt(material, Path(folder), rows, base_of(material)).choice.encoder, queries)
 
 
 def frozen(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, adapted with the preset `adapt`: frozen, with new heads."""
     with tempfile.TemporaryDirectory() as folder:
-        return _score(_adapt(material, Path(folder), rows).open(Path(folder, "run/model")), queries)
+        return _score(_adapt(material, Path(folder), rows).choice.encoder, queries)
 
 
 def both(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """The last two, joined where that is better."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = Path(folder, "minilm"), Path(folder, "base")
-        first = _adapt(material, paths[0], rows)
-        second = _adapt(material, paths[1], rows, base_of(material))
-        models = paths[0] / "run" / "model", paths[1] / "run" / "model"
-        joint = join(first, second, models)
-        return _score(joint.encoder if joint else first.open(models[0]), queries)
+        return _score(_adapt(material, Path(folder), rows, beside=base_of(material)).choice.encoder, queries)
 
 
-def _adapt(material: Material, folder: Path, rows: Dataset, base: Path | None = None) -> Adapted:
+def _adapt(
+    material: Material, folder: Path, rows: Dataset, base: Path | None = None, beside: Path | None = None
+) -> Adapted:
     """Adapt a model in `folder/run`, by default all-MiniLM-L6-v2, of whose texts more is read."""
     data = folder / "pairs"
     data.mkdir(parents=True)
@@ -88,7 +84,7 @@ def _adapt(material: Material, folder: Path, rows: Dataset, base: Path | None = 
     words += ["--cache_dir", str(folder / "cache"), "--final_split", "dev"]
     words += [] if base else ["--max_tokens", str(MOST_TOKENS if material.real else 16)]
     words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-    return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
+    return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]), beside=str(beside) if beside else None)
 
 
 def _score(encoder: Encoder, queries: Queries) -> Scores:

@@ -20,9 +20,8 @@ from data_scripts.files.folders import RECORD, has_record, write_record
 from data_scripts.files.storage import LOCK, is_url, make_folder
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.adaptation import Adapted, adapt
+from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
-from trainer.adapt.joint import Joint, join
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
 from trainer.arguments import Arguments
@@ -36,7 +35,6 @@ from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 from trainer.training.run_folder import KIND, remove_earlier_run
 
-SECOND = "second"  # folder of the run that adapts the project's own base beside another encoder
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
 
 
@@ -75,28 +73,24 @@ def adapt_to_chats(
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, arguments, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
-        own = _own_base(arguments)
-        adapted = adapt(arguments, Encoder.from_pretrained(own) if own else None)
-        joint = _join(adapted, own, arguments, output)
-    encoder, choice = (joint.encoder, joint.choice) if joint else (adapted.open(output / "model"), adapted.choice)
+        adapted = adapt(arguments, beside=_own_base(arguments))
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, encoder, adapted.pairs, choice, adapted.judge)
+        index, calibration = build_index(output, adapted)
         examples = suggest_examples(index, test)
     with _timed(seconds, "comparison"):
-        comparison = compare(adapted.base, encoder, adapted.pairs, choice)
+        comparison = compare(adapted)
         print(format_comparison(comparison), end="\n\n")
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
-    is_adapted = adapted.results["adaptation"]["adapted"]
+    is_adapted, joint = adapted.results["adaptation"]["adapted"], adapted.results.get("joint", {})
     print(
         f"read      {_describe_pairs(report)}",
-        f"model     {describe_gain(comparison, is_adapted, joint.encoder.share if joint else None)}",
+        f"model     {describe_gain(comparison, is_adapted, joint.get('share'))}",
         *_where(output),
         sep="\n",
     )
     results = {
-        **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
-        **({"joint": joint.summarize()} if joint else {}),
+        "response_prediction": comparison.adapted,
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }
@@ -152,17 +146,6 @@ def _own_base(arguments: Arguments) -> str | None:
     return None
 
 
-def _join(adapted: Adapted, own: str | None, arguments: Arguments, output: Path) -> Joint | None:
-    """Adapt the project's own base too, and join both models, if that helps."""
-    joint = None
-    if own:
-        settings = _run_settings(own, output / SECOND, arguments.license, output / "pairs")
-        joint = join(adapted, adapt(settings), (output / "model", output / SECOND / "model"))
-    if joint is None and has_record(output / SECOND, KIND):
-        remove_earlier_run(output / SECOND)
-    return joint
-
-
 def _is_finished(folder: Path) -> bool:
     """Whether a folder holds a finished run: one that reads logs has results of its training before it has an index."""
     results = folder / "results.json"
@@ -210,9 +193,9 @@ def _open_base(arguments: Arguments) -> Encoder:
     return Encoder.from_pretrained(base)
 
 
-def _run_settings(base: str, folder: Path, license: str | None, pairs: Path | None = None) -> Arguments:
-    """The settings of the run that adapts the base to pairs, by default those in its folder: the preset `adapt`."""
-    words = ["--initialize_from", base, "--pairs", str(pairs or folder / "pairs"), "--output_dir", str(folder)]
+def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
+    """The settings of the run that adapts the base to the pairs in its folder: those of the preset `adapt`."""
+    words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
     if backbone := find_backbone(base):
         words += ["--max_tokens", str(min(MOST_TOKENS, backbone.load_tokenizer().model_max_length))]

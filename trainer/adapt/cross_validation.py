@@ -1,25 +1,22 @@
-"""Choosing by cross-validation: a few thousand pairs are too few for a dev split."""
+"""Choosing how to adapt on pairs that are held out of training: two halves of a dev split, or folds of a few pairs."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
-from trainer.adapt.suggestions import Suggested, Weights, choose_weights, suggest_by_weights
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
 from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
@@ -29,127 +26,130 @@ from trainer.training.loop import TrainingLoop
 from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel
 
+TASK = "response_prediction"
 FOLDS = 3
 
 
 @dataclass(frozen=True)
-class FoldModel:
-    """A model that was adapted to the other folds, without its frozen encoder.
+class Trial:
+    """A training on some pairs, which is measured on others.
 
     Attributes:
-        weights: its weights.
-        share: that of its lexical channel.
-        turns: the weights of earlier turns.
+        rows: the pairs to train on, by their numbers in the training split.
+        known: these pairs.
+        held_out: the others.
+        parts: the queries of `held_out`, in one part or in several.
     """
 
-    weights: Interpolation
-    share: float
-    turns: TurnWeights
-
-    def open(self, base: Encoder) -> Encoder:
-        """The model as an encoder, from that of the base."""
-        model = copy_model(base.model)
-        self.weights.apply(model, 0.0)
-        model.config.lexical_share, model.config.context_weights = self.share, list(self.turns)
-        return Encoder(model, base.tokenizer)
+    rows: np.ndarray
+    known: Dataset
+    held_out: Dataset
+    parts: list[Queries]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What cross-validation chose.
+    """How to adapt a model.
 
     Attributes:
-        start: where the final training starts.
-        point: what it ends at; None is the base.
-        gain: the gain of this procedure, on messages that did not choose.
-        held_out: the rows of each fold.
-        suggested: with each of some weights, the suggestions for the messages of all folds, each by the model and the
-            index of the other folds.
-        weights: the best of these.
+        point: the best one; None is the base.
+        gain: what choosing so gains over the base, on messages that did not choose.
         context: how much earlier turns count, by the base.
-        models: those that suggested for each fold.
+        start: where training on all pairs starts; None if the result is the base.
+        encoder: the result.
+        trial_encoders: for each trial, its model at the point.
     """
 
-    start: Start
     point: Point | None
     gain: Gain
-    held_out: list[np.ndarray]
-    suggested: dict[Weights, Suggested]
-    weights: Weights
     context: ContextChoice
-    models: list[FoldModel] = field(default_factory=list)
+    start: Start | None
+    encoder: Encoder
+    trial_encoders: list[Encoder]
+
+
+def hold_out(splits: DatasetDict) -> list[Trial]:
+    """The trials that choose: one for both halves of a dev split, or, without one, one for each fold.
+
+    Raises:
+        InputError: the pairs are too few.
+    """
+    pairs = splits["train"]
+    everything = np.arange(len(pairs))
+    if dev := splits.get("validation"):
+        return [Trial(everything, pairs, dev, halve(dev))]
+    threads, replies = thread_numbers(pairs), np.array(pairs["response"][:], dtype=object)
+    folds, trials = split_into_folds(threads), []
+    for fold in range(FOLDS):
+        rows = np.flatnonzero(folds == fold)
+        if len(set(replies[rows])) >= FEWEST_REPLIES:
+            others, held_out = np.setdiff1d(everything, rows), pairs.select(rows)
+            trials.append(Trial(others, pairs.select(others), held_out, [build_queries(held_out, threads[rows])]))
+    if len(trials) < 2:
+        raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+    return trials
+
+
+def halve(pairs: Dataset) -> list[Queries]:
+    """The queries of two halves of the conversations of a dev split."""
+    threads = thread_numbers(pairs)
+    is_first = threads % 2 == 0
+    if min(is_first.sum(), (~is_first).sum()) < len(pairs) / 4:  # a long conversation
+        is_first = np.arange(len(pairs)) < len(pairs) / 2
+    return [build_queries(pairs.select(np.flatnonzero(rows)), threads[rows]) for rows in (is_first, ~is_first)]
 
 
 class CrossValidation:
-    """Trains on all folds but one, for each fold."""
+    """Adapts a model as is best on held-out messages.
+
+    A model is trained for each trial, and measured on its parts at several steps. The other parts choose the point at
+    which each part is measured; all of them choose the point of the result.
+    """
 
     def __init__(
         self,
         context: RunContext,
         model: ConvSimForMultitask,
         base: Encoder,
-        tasks: Mapping[str, Task],
+        task: Task,
         pairs: Dataset,
-        judge: Judge,
+        trials: list[Trial],
     ) -> None:
-        """Divide the pairs.
+        """Prepare to adapt a model.
 
         Args:
             context: the run, whose arguments have the number of steps.
-            model: a copy of the base, which `run` changes.
-            base: the base, whatever is trained.
-            tasks: the only task of the run.
-            pairs: the pairs to train on.
-            judge: compares suggestions with real replies.
-
-        Raises:
-            InputError: the run has several processes, or the pairs are too few.
+            model: a copy of the base, which `run` adapts.
+            base: the base, which stays.
+            task: response prediction of the pairs.
+            pairs: those to train on.
+            trials: those that choose, by `hold_out`.
         """
-        if context.accelerator.num_processes > 1:
-            raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
-        self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
-        self._judge, self._tokenizer = judge, base.tokenizer
-        self._threads = thread_numbers(pairs)
-        folds = split_into_folds(self._threads)
-        held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
-        replies = np.array(pairs["response"][:], dtype=object)
-        self._held_out = [rows for rows in held_out if len(set(replies[rows])) >= FEWEST_REPLIES]
-        if len(self._held_out) < 2:
-            raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+        self._context, self._model, self._base, self._task = context, model, base, task
+        self._pairs, self._trials, self._tokenizer = pairs, trials, base.tokenizer
+        self._base_weights = Interpolation(model)
+        self._trained: dict[int, Interpolation] = {}  # by step, where a trial trains on all pairs
 
     def run(self) -> Choice:
-        """Choose a point, measure the gain of choosing, and score suggestions; the model is at the start afterwards."""
-        base, base_share = Interpolation(self._model), self._model.config.lexical_share
-        queries = [build_queries(self._pairs.select(rows), self._threads[rows]) for rows in self._held_out]
-        context = choose_context([self._measure_context(each) for each in queries])
-        parts, folds = [], list(zip(self._held_out, queries, context.of_parts, strict=True))
-        for rows, each, turns in tqdm(folds, "cross-validation", unit="fold", leave=False):
-            parts.append(self._measure(rows, each, turns))
-            self._restore(base, base_share)
+        """Choose a point and measure the gain of choosing; the model is at the chosen point afterwards."""
+        context = choose_context([self._measure_context(each) for trial in self._trials for each in trial.parts])
+        parts: list[Measured[Point]] = []
+        for trial in self._progress("training"):
+            parts += self._measure(trial, context.of_parts[len(parts) :])
         gain, point = cross_choose(parts), choose(parts)
         if not gain.exceeds(TO_KEEP):
             point = None
-        outcomes, models = [], []
-        for rows, _, turns in tqdm(folds, "suggestions", unit="fold", leave=False):
-            self._model.config.context_weights = list(turns)
-            outcomes.append(self._suggest(rows, point))
-            models.append(FoldModel(Interpolation(self._model), self._model.config.lexical_share, turns))
-            self._restore(base, base_share)
-        self._model.config.context_weights = list(context.weights)
-        suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
-        start = self._start(np.arange(len(self._pairs)))
-        return Choice(start, point, gain, self._held_out, suggested, choose_weights(suggested), context, models)
+        trial_encoders = []
+        if len(self._trials) > 1:  # a single one trains on all pairs
+            for trial, turns in zip(self._progress("folds at the best step"), context.of_parts, strict=True):
+                self._move_to(point, trial.rows, trial.known)
+                trial_encoders.append(self._snapshot(turns))
+        start = self._move_to(point, np.arange(len(self._pairs)), self._pairs)
+        encoder = self._snapshot(context.weights)
+        return Choice(point, gain, context, start, encoder, trial_encoders or [encoder])
 
-    def _restore(self, base: Interpolation, share: float) -> None:
-        base.apply(self._model, 0.0)
-        self._model.config.lexical_share = share
-
-    def _others(self, held_out: np.ndarray) -> np.ndarray:
-        return np.setdiff1d(np.arange(len(self._pairs)), held_out)
-
-    def _start(self, rows: np.ndarray) -> Start:
-        (task,) = self._tasks.values()
-        return prepare_start(self._model, self._tokenizer, task.columns, self._pairs.select(rows))
+    def _progress(self, description: str) -> tqdm:
+        return tqdm(self._trials, description, unit="trial", leave=False, disable=len(self._trials) == 1)
 
     def _measure_context(self, queries: Queries) -> Measured[TurnWeights]:
         was_training, encoder = self._model.training, Encoder(self._model, self._tokenizer)
@@ -157,61 +157,77 @@ class CrossValidation:
         self._model.train(was_training)
         return measured
 
-    def _measure(self, held_out: np.ndarray, queries: Queries, turns: TurnWeights) -> Measured[Point]:
-        """Train on the other rows, and rank the replies of the held-out ones at each step, with each factor.
+    def _measure(self, trial: Trial, turns: list[TurnWeights]) -> list[Measured[Point]]:
+        """Train for a trial, and rank the replies of each part at each step, with each factor and lexical share.
 
-        `turns` are the weights of earlier turns.
+        `turns` has the weights of earlier turns for each part; further ones are ignored.
         """
-        was_training = self._model.training
-        encoder = _FoldEncoder(self._model, self._tokenizer)  # in evaluation mode
+        self._restore()
+        was_training, shares = self._model.training, shares_of(self._model)
+        encoder = _RepeatedEncoder(self._model, self._tokenizer)  # in evaluation mode
         self._model.train(was_training)
-        shares = shares_of(self._model)
-        base = rank_shares(encoder, queries, shares[:1], turns)[shares[0]]
-        start = self._start(self._others(held_out))
-        points: dict[Point, Ranks] = {}
+        parts = list(zip(trial.parts, turns, strict=False))
+        bases = [rank_shares(encoder, queries, shares[:1], weights)[shares[0]] for queries, weights in parts]
+        start = self._start(trial.known)
+        outcomes = [dict[Point, Ranks]() for _ in parts]
 
         def measure(step: int, factor: float) -> None:
-            ranks = rank_shares(encoder, queries, shares, turns)
-            points.update({Point(step, factor, share): each for share, each in ranks.items()})
+            for (queries, weights), points in zip(parts, outcomes, strict=True):
+                ranks = rank_shares(encoder, queries, shares, weights)
+                points.update({Point(step, factor, share): each for share, each in ranks.items()})
 
         measure(0, 0.0)
-        for step in self._train(self._context.arguments, held_out):
-            start.weights.evaluate(self._model, functools.partial(measure, step))
-        return Measured(queries.threads, base, points)
+        for step in self._train(trial.rows, self._context.arguments):
+            if len(self._trials) == 1:
+                self._trained[step] = Interpolation(self._model)
+            start.weights.evaluate(self._model, partial(measure, step))
+        return [
+            Measured(queries.threads, base, points)
+            for (queries, _), base, points in zip(parts, bases, outcomes, strict=True)
+        ]
 
-    def _suggest(self, held_out: np.ndarray, point: Point | None) -> dict[Weights, Suggested]:
-        """The best suggestions for held-out messages, from an index of the other rows' replies, by their weights."""
-        others = self._others(held_out)
-        if point:
-            start = self._start(others)
-            for _ in self._train(arguments_of(self._context.arguments, point), held_out) if point.step else ():
+    def _move_to(self, point: Point | None, rows: np.ndarray, pairs: Dataset) -> Start | None:
+        """Adapt the base to the rows of a split, which are `pairs`, up to a point; return where that started."""
+        self._restore()
+        if point is None:
+            return None
+        start = self._start(pairs)
+        if point.step in self._trained:
+            self._trained[point.step].apply(self._model, 0.0)
+        elif point.step:
+            arguments = dataclasses.replace(self._context.arguments, max_steps=point.step, eval_every=point.step)
+            for _ in self._train(rows, arguments):
                 pass
-            start.weights.apply(self._model, point.factor)
-            self._model.config.lexical_share = point.share
-        was_training = self._model.training
-        known, unknown = self._pairs.select(others), self._pairs.select(held_out)
-        index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], known["input"])
-        result = suggest_by_weights(index, unknown, self._judge)
-        self._model.train(was_training)
-        return result
+        start.weights.apply(self._model, point.factor)
+        self._model.config.lexical_share = point.share
+        return start
 
-    def _train(self, arguments: Arguments, held_out: np.ndarray) -> Iterator[int]:
-        """Train the model on the other rows; yields each step after which it is evaluated."""
-        (name,), context = self._tasks, dataclasses.replace(self._context, arguments=arguments)
-        plan = _FoldPlan(arguments.seed, name, self._others(held_out), Schedule(arguments))
+    def _snapshot(self, turns: TurnWeights) -> Encoder:
+        """The present model, with weights of earlier turns, as an encoder."""
+        self._model.config.context_weights = list(turns)
+        model = copy_model(self._base.model)
+        Interpolation(self._model).apply(model, 0.0)
+        model.config.lexical_share, model.config.context_weights = self._model.config.lexical_share, list(turns)
+        return Encoder(model, self._tokenizer)
+
+    def _restore(self) -> None:
+        self._base_weights.apply(self._model, 0.0)
+        self._model.config.lexical_share = self._base.model.config.lexical_share
+
+    def _start(self, pairs: Dataset) -> Start:
+        return prepare_start(self._model, self._tokenizer, self._task.columns, pairs)
+
+    def _train(self, rows: np.ndarray, arguments: Arguments) -> Iterator[int]:
+        """Train the model on some rows; yields each step after which it is evaluated."""
+        context = dataclasses.replace(self._context, arguments=arguments)
+        plan = _RowPlan(arguments.seed, TASK, rows, Schedule(arguments))
         trainable = TrainableModel(self._model, arguments, context.accelerator)
-        loop = TrainingLoop(context, trainable, self._tasks, plan)
+        loop = TrainingLoop(context, trainable, {TASK: self._task}, plan)
         for step in range(1, len(plan.batch_sizes) + 1):
             loop.step(step - 1)
             if step % arguments.eval_every == 0 or step == len(plan.batch_sizes):
                 yield step
-        context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
-
-
-def arguments_of(arguments: Arguments, point: Point | None) -> Arguments:
-    """The settings of a training that ends at a point; a run has a step, even where its weights are not used."""
-    steps = max(1, point.step) if point else 1
-    return dataclasses.replace(arguments, max_steps=steps, eval_every=steps, best_metric="last")
+        context.accelerator.free_memory()  # the optimizers
 
 
 def split_into_folds(threads: np.ndarray) -> np.ndarray:
@@ -238,8 +254,8 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
     return np.where(is_long, -1, starts * FOLDS // held_out.sum())[threads]
 
 
-class _FoldEncoder(Encoder):
-    """Tokenizes each text once: those of a fold are encoded dozens of times, half the time of which is tokenizing."""
+class _RepeatedEncoder(Encoder):
+    """Tokenizes each text once: held-out texts are encoded dozens of times, half the time of which is tokenizing."""
 
     def __init__(self, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
         super().__init__(model, tokenizer)
@@ -251,7 +267,7 @@ class _FoldEncoder(Encoder):
         return [self._token_ids[text] for text in texts]
 
 
-class _FoldPlan(BatchPlan):
+class _RowPlan(BatchPlan):
     """The batches of some rows of a task."""
 
     def __init__(self, seed: int, task: str, selected: np.ndarray, schedule: Schedule) -> None:

@@ -4,23 +4,13 @@ Models that learned from different texts make different mistakes, so that the me
 than either.
 """
 
-import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-from datasets import Dataset
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from modeling_convsim.encoding import Encoder, JointEncoder
-from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.adaptation import Adapted, halve
-from trainer.adapt.cross_validation import Choice
-from trainer.adapt.selection import TO_KEEP, Gain, Measured, choose, cross_choose, gain_of
-from trainer.adapt.suggestions import Suggested, choose_weights, suggest_by_weights
-from trainer.data.dev_split import thread_numbers
-from trainer.evaluation.ranking import Queries, build_queries, rank, score
+from trainer.adapt.cross_validation import Choice, Trial
+from trainer.adapt.selection import TO_KEEP, Gain, Measured, choose, cross_choose
+from trainer.evaluation.ranking import Queries, rank, score
 
 SHARES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
@@ -31,52 +21,34 @@ class Joint:
 
     Attributes:
         encoder: both as one.
-        choice: as of the first model, with the ranks and suggestions of both; None for pairs with a dev split.
-        gain: over the first model alone, on messages that did not choose the share.
+        choice: that of the first one, with the encoders and the gain of both.
+        gain: over the first one alone, on messages that did not choose the share.
     """
 
     encoder: JointEncoder
-    choice: Choice | None
+    choice: Choice
     gain: Gain
 
     def summarize(self) -> dict[str, Any]:
-        """The part of results.json."""
+        """The part "joint" of results.json."""
         return {"share": self.encoder.share, **self.gain.summarize()}
 
 
-def join(first: Adapted, second: Adapted, folders: tuple[Path, Path]) -> Joint | None:
-    """Join two models that were adapted to the same pairs; None if that does not help for certain.
-
-    Args:
-        first: one of them.
-        second: the other one.
-        folders: where both models were saved.
-    """
-    if first.choice is None or second.choice is None:
-        models = _open(first, second, folders)
-        choosing, measuring = (_measure(*models, queries) for queries in halve(first.pairs["validation"]))
-        share = choose([choosing])
-        gain = gain_of([measuring], [share])
-    else:
-        folds = [_measure(*models, queries) for models, queries in _folds(first, second)]
-        share, gain = choose(folds), cross_choose(folds)
+def join(first: Choice, second: Choice, trials: list[Trial]) -> Joint | None:
+    """Join two models that were adapted to the same pairs; None if that does not help for certain."""
+    models = list(zip(first.trial_encoders, second.trial_encoders, strict=True))
+    parts = [_measure(*both, queries) for both, trial in zip(models, trials, strict=True) for queries in trial.parts]
+    share, gain = choose(parts), cross_choose(parts)
     if share is None or not gain.exceeds(TO_KEEP):
         return None
-    choice = first.choice and _suggest(first, second, share, gain)
-    return Joint(JointEncoder(*_open(first, second, folders), share), choice, gain)
-
-
-def _open(first: Adapted, second: Adapted, folders: tuple[Path, Path]) -> tuple[Encoder, Encoder]:
-    return first.open(folders[0]), second.open(folders[1])
-
-
-def _folds(first: Adapted, second: Adapted) -> Iterator[tuple[tuple[Encoder, Encoder], Queries]]:
-    """Both models of each fold, and its messages."""
-    assert first.choice and second.choice
-    pairs = first.pairs["train"]
-    threads = thread_numbers(pairs)
-    for rows, one, other in zip(first.choice.held_out, first.choice.models, second.choice.models, strict=True):
-        yield (one.open(first.base), other.open(second.base)), build_queries(pairs.select(rows), threads[rows])
+    encoder = JointEncoder(first.encoder, second.encoder, share)
+    choice = replace(
+        first,
+        gain=Gain(gain.threads, first.gain.base, gain.adapted),
+        encoder=cast(Encoder, encoder),
+        trial_encoders=[cast(Encoder, JointEncoder(*both, share)) for both in models],
+    )
+    return Joint(encoder, choice, gain)
 
 
 def _measure(one: Encoder, other: Encoder, queries: Queries) -> Measured[float]:
@@ -84,20 +56,3 @@ def _measure(one: Encoder, other: Encoder, queries: Queries) -> Measured[float]:
     scores, others = (score(each, queries, each.model.config.context_weights) for each in (one, other))
     ranks = {share: rank(queries, (1 - share) * scores + share * others) for share in SHARES}
     return Measured(queries.threads, rank(queries, scores), ranks)
-
-
-def _suggest(first: Adapted, second: Adapted, share: float, gain: Gain) -> Choice:
-    """The choice of the first model, with the ranks and suggestions of both."""
-    assert first.choice
-    pairs, outcomes = first.pairs["train"], []
-    for (models, _), rows in zip(_folds(first, second), first.choice.held_out, strict=True):
-        known, unknown = _others(pairs, rows), pairs.select(rows)
-        index = ReplyIndex.build(JointEncoder(*models, share), known["response"], known["input"])
-        outcomes.append(suggest_by_weights(index, unknown, first.judge))
-    suggested = {weights: Suggested.join([each[weights] for each in outcomes]) for weights in outcomes[0]}
-    of_both = Gain(gain.threads, first.choice.gain.base, gain.adapted)
-    return dataclasses.replace(first.choice, gain=of_both, suggested=suggested, weights=choose_weights(suggested))
-
-
-def _others(pairs: Dataset, rows: np.ndarray) -> Dataset:
-    return pairs.select(np.setdiff1d(np.arange(len(pairs)), rows))

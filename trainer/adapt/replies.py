@@ -5,35 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 
 from data_scripts.files.errors import InputError, one_line
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, Judge, choose_examples
-from trainer.adapt.cross_validation import Choice
-from trainer.adapt.suggestions import choose_weights, suggest_by_weights
+from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, choose_examples
+from trainer.adapt.adaptation import Adapted
+from trainer.adapt.suggestions import choose_weights, suggest_held_out
 from trainer.evaluation.response_prediction import contexts_of
 
-MOST_CALIBRATED = 5_000  # held-out messages
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters
 
 
-def build_index(
-    folder: Path, encoder: Encoder, splits: DatasetDict, choice: Choice | None, judge: Judge
-) -> tuple[ReplyIndex, dict[str, Any]]:
+def build_index(folder: Path, adapted: Adapted) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
-    The weights of messages and consensus are chosen on dev, or on the held-out folds of cross-validation, on which the
-    suggestions are measured too.
+    The weights of messages and consensus are chosen on held-out messages, on which the suggestions are measured too.
 
     Args:
         folder: that of the run.
-        encoder: the adapted model.
-        splits: the pairs.
-        choice: what cross-validation chose, if there is no dev split.
-        judge: the base, which compares suggestions with real replies.
+        adapted: the adapted model.
 
     Returns:
         The index, and its calibration: "measured_by", "pairs", "table" of threshold, precision and coverage,
@@ -42,33 +34,27 @@ def build_index(
     Raises:
         InputError: the folder holds something else.
     """
-    train = splits["train"]
+    train, test = adapted.pairs["train"], adapted.pairs.get("test")
     try:
-        index = ReplyIndex.build(encoder, train["response"][:], train["input"][:])
-        suggested = choice.suggested if choice else suggest_by_weights(index, _sample(splits["validation"]), judge)
-        weights = choice.weights if choice else choose_weights(suggested)
-        if not weights.message:
-            index = ReplyIndex.build(encoder, train["response"][:], train["input"][:], message_weight=0)
+        suggested = suggest_held_out(adapted.trials, adapted.choice.trial_encoders, adapted.judge)
+        weights = choose_weights(suggested)
         best = suggested[weights]
+        index = ReplyIndex.build(
+            adapted.choice.encoder, train["response"][:], train["input"][:], message_weight=weights.message
+        )
         measured = Calibration.measure(best.scores, best.are_right) if len(best.scores) >= MIN_SUGGESTIONS else None
         index.settings = replace(
             index.settings,
-            message_weight=weights.message,
             consensus_weight=weights.consensus,
             calibration=measured,
-            examples=choose_examples(splits["test"]["input"]) if "test" in splits else [],
+            examples=[] if test is None else choose_examples(test["input"]),
         )
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error
-    calibration: dict[str, Any] = {"measured_by": "cross-validation" if choice else "dev", "pairs": len(best.scores)}
+    calibration: dict[str, Any] = {"measured_by": adapted.measured_by, "pairs": len(best.scores)}
     calibration |= {f"{name}_weight": value for name, value in weights._asdict().items()}
     return index, calibration | {"table": [asdict(row) for row in measured.table] if measured else []}
-
-
-def _sample(pairs: Dataset) -> Dataset:
-    rows = np.random.default_rng(0).permutation(len(pairs))[:MOST_CALIBRATED]
-    return pairs.select(np.sort(rows))
 
 
 def format_calibration(calibration: dict[str, Any]) -> str:

@@ -7,10 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from datasets import Dataset
 
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Judge, text_cosines
+from trainer.adapt.cross_validation import Trial
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.response_prediction import contexts_of
+
+MOST_MESSAGES = 5_000  # held-out ones
 
 
 class CenteredEncoder:
@@ -72,6 +76,16 @@ def suggest_by_weights(index: ReplyIndex, pairs: Dataset, judge: Judge) -> dict[
         suggested[weights] = Suggested(scores, text_cosines(judge, texts, pairs["response"][:]))
     index.settings = own
     return suggested
+
+
+def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], judge: Judge) -> dict[Weights, Suggested]:
+    """The suggestions for the held-out messages of each trial, from the replies it trained on, by its encoder."""
+    outcomes = []
+    for trial, encoder in zip(trials, encoders, strict=True):
+        index = ReplyIndex.build(encoder, trial.known["response"][:], trial.known["input"][:])
+        rows = np.random.default_rng(0).permutation(len(trial.held_out))[:MOST_MESSAGES]
+        outcomes.append(suggest_by_weights(index, trial.held_out.select(np.sort(rows)), judge))
+    return {weights: Suggested.join([each[weights] for each in outcomes]) for weights in CHOICES}
 
 
 def choose_weights(suggested: Mapping[Weights, Suggested]) -> Weights:

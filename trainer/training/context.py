@@ -1,6 +1,5 @@
-"""The context of a run (settings, processes, folder, hook), its progress, and the signals that stop it."""
+"""The context of a run (settings, processes, folder), its progress, and the signals that stop it."""
 
-import math
 import os
 import re
 import signal
@@ -8,25 +7,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.command_line import stop_signals
 from data_scripts.files.errors import InputError
-from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.data.datasets import RunData
-from trainer.data.dev_split import complete_dev_split
 from trainer.distributed import patient_group, world_size
-from trainer.tasks import Task
-from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator
 
 # `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.
 SAME_SIGNAL_SECONDS = 2.0
@@ -127,40 +119,6 @@ class Interruption:
             os.kill(os.getpid(), number)
 
 
-class Hook:
-    """The steps of a run that a caller of `train` can replace. These are the steps of an ordinary run."""
-
-    def complete_splits(self, data: RunData) -> None:
-        """Complete the splits of the datasets. Every process calls this."""
-        if data.of_kind("pairs"):
-            complete_dev_split(data)
-
-    def prepare(
-        self,
-        context: "RunContext",
-        model: ConvSimForMultitask,
-        tokenizer: PreTrainedTokenizerFast,
-        tasks: Mapping[str, Task],
-    ) -> Arguments:
-        """Prepare the model that training starts from; return the settings, with their `max_steps`.
-
-        Every process calls this.
-        """
-        arguments = context.arguments
-        if not arguments.epochs:
-            return arguments
-        rows = arguments.epochs * sum(len(task) for task in tasks.values())
-        return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
-
-    def evaluate(self, evaluator: ModelEvaluator, step: int) -> dict[str, Any]:
-        """Evaluate the model on dev after a step."""
-        return evaluator.evaluate("dev", queries=DEV_QUERIES)
-
-    def finish(self, context: "RunContext", evaluator: ModelEvaluator, progress: "Progress") -> dict[str, Any]:
-        """Change the model of the best checkpoint, which `evaluator` has; return further parts of results.json."""
-        return {}
-
-
 @dataclass(frozen=True)
 class RunContext:
     """The constant context of a run."""
@@ -173,7 +131,6 @@ class RunContext:
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of the datasets and the tokenizer, on the first process of each machine only."""
     interruption: Interruption = field(default_factory=Interruption)
-    hook: Hook = field(default_factory=Hook)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -52,19 +53,30 @@ def finish_run(
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)
-        further = context.hook.finish(context, evaluator, progress)
-        matrices: dict[str, np.ndarray] = {}
-        results = _final_results(context, evaluator, matrices)
-        results |= further
-        results["run"] = _describe_run(context, evaluator, progress, rows)
-        results[HUB_SOURCES] = find_hub_sources(asdict(context.arguments))
-        results["licenses"] = find_licenses(asdict(context.arguments))
-        results["leakage"] = leakage
-        _write(context, evaluator, results, matrices.get("stsb_tuned"))
+        results = write_run(context, evaluator, progress, rows, leakage)
     wait_for_all()
     if len(waits := gather(seconds_waited())) > 1 and context.accelerator.is_main_process:
         seconds = ", ".join(f"{wait:,.1f}" for wait in waits)
         logger.info("Seconds that each process waited for others between steps: %s", seconds)
+    return results
+
+
+def write_run(
+    context: RunContext,
+    evaluator: ModelEvaluator,
+    progress: Progress,
+    rows: dict[str, int],
+    leakage: dict[str, dict[str, int]],
+    further: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """As `finish_run`, on the main process, for the model that the evaluator has; `further` parts of the results."""
+    matrices: dict[str, np.ndarray] = {}
+    results = _final_results(context, evaluator, matrices) | dict(further or {})
+    results["run"] = _describe_run(context, evaluator, progress, rows)
+    results[HUB_SOURCES] = find_hub_sources(asdict(context.arguments))
+    results["licenses"] = find_licenses(asdict(context.arguments))
+    results["leakage"] = leakage
+    _write(context, evaluator, results, matrices.get("stsb_tuned"))
     return results
 
 
@@ -131,7 +143,8 @@ def _write(
     )
     # The results are last: they tell that the run is finished.
     write_results(results_file, results)
-    write_checksums(context.folder, [CONFIG, METRICS, results_file.name])
+    written = [name for name in (CONFIG, METRICS, results_file.name) if (context.folder / name).is_file()]
+    write_checksums(context.folder, written)
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
         destination = Destination(

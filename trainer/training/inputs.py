@@ -15,6 +15,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from trainer.arguments import HUB_OPTIONS, Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
+from trainer.data.dev_split import complete_dev_split
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import Kind, train_tokenizer
@@ -41,7 +42,8 @@ def load_inputs(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, 
     arguments, is_main = context.arguments, context.accelerator.is_main_process
     with first_on_each_machine():
         data = load_run_data(arguments)
-        context.hook.complete_splits(data)
+        if data.of_kind("pairs"):
+            complete_dev_split(data)
     tokenizer = build_tokenizer(arguments, data) if is_main else None
     wait_for_all()
     tokenizer = cast(PreTrainedTokenizerFast, share(tokenizer))

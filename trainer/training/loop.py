@@ -17,7 +17,7 @@ from trainer.tasks import Task
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import MetricsLog
-from trainer.training.model_evaluator import ModelEvaluator, select_score
+from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator, select_score
 from trainer.training.run_folder import CONFIG
 from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel
@@ -179,7 +179,7 @@ class TrainingLoop:
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return None
-        results = self._context.hook.evaluate(evaluator, self._progress.step)
+        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
         self._score(results)  # refuses results without `best_metric`
         return results
 

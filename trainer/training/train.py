@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import math
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,7 @@ from trainer.hardware import available_threads, start_accelerator, start_process
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.backbone import find_backbone
 from trainer.training.checkpoints import recorded_precision
-from trainer.training.context import Hook, Interruption, RunContext
+from trainer.training.context import Interruption, RunContext
 from trainer.training.finish import finish_run
 from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
@@ -50,16 +51,26 @@ from trainer.training.trainable_model import TrainableModel
 logger = logging.getLogger(__name__)
 
 
-def train(arguments: Arguments, hook: Hook | None = None) -> dict[str, Any]:
+def train(arguments: Arguments) -> dict[str, Any]:
     """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
 
     Args:
         arguments: the settings; those with `adapt` are for `trainer.adapt.adaptation.adapt`.
-        hook: steps of another kind of run.
 
     Raises:
         InputError: the settings or the data are invalid, or another process of the run has ended.
         Interrupted: a signal has stopped the run.
+    """
+    with start_run(arguments) as context:
+        return _train(context)
+
+
+@contextlib.contextmanager
+def start_run(arguments: Arguments) -> Iterator[RunContext]:
+    """Start the processes of a run and lock its folder, until the context is left; a signal raises `Interrupted`.
+
+    Raises:
+        InputError: the settings are invalid, or the folder cannot be used.
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
@@ -71,11 +82,10 @@ def train(arguments: Arguments, hook: Hook | None = None) -> dict[str, Any]:
         exit_stack.enter_context(interruption.handle_signals())
         exit_stack.callback(end_processes)
         exit_stack.enter_context(interruption.explained(Path(arguments.output_dir)))
-        context = _start(arguments, hook or Hook(), interruption, exit_stack)
+        context = _start(arguments, interruption, exit_stack)
         with _released_model(context.accelerator):
-            results = _train(context)
+            yield context
         context.accelerator.end_training()
-    return results
 
 
 @contextlib.contextmanager
@@ -96,9 +106,7 @@ def _released_model(accelerator: Accelerator) -> Iterator[None]:
         accelerator.free_memory()
 
 
-def _start(
-    arguments: Arguments, hook: Hook, interruption: Interruption, exit_stack: contextlib.ExitStack
-) -> RunContext:
+def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
     start_processes(arguments)
@@ -108,7 +116,7 @@ def _start(
         exit_stack.enter_context(open_folder(folder, arguments))
     wait_for_all()
     torch.set_num_threads(available_threads())
-    return RunContext(arguments, accelerator, folder, started, interruption=interruption, hook=hook)
+    return RunContext(arguments, accelerator, folder, started, interruption=interruption)
 
 
 def _train(context: RunContext) -> dict[str, Any]:
@@ -116,10 +124,10 @@ def _train(context: RunContext) -> dict[str, Any]:
     if is_first_on_machine():
         context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, context.arguments))
     check_same_data(context.fingerprints)
-    model = _build_model(context, data, tokenizer, tasks)
+    model = initialize_model(context, data, tokenizer, tasks)
     has_tokenizer = context.arguments.tokenizer or context.arguments.initialize_from
     begin = functools.partial(begin_run, context.folder, context.arguments, None if has_tokenizer else tokenizer)
-    context = replace(context, arguments=context.hook.prepare(context, model, tokenizer, tasks))
+    context = replace(context, arguments=_count_steps(context.arguments, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
@@ -128,9 +136,10 @@ def _train(context: RunContext) -> dict[str, Any]:
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
 
-def _build_model(
+def initialize_model(
     context: RunContext, data: RunData, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
 ) -> ConvSimForMultitask:
+    """Build the model that training starts from, with the initial weights of the main process."""
     arguments = context.arguments
     model = build_model(arguments, tokenizer)
     if context.accelerator.is_main_process and not arguments.resume:  # then the checkpoint has the weights
@@ -142,6 +151,14 @@ def _build_model(
     wait_for_all()
     share_weights(model)
     return model
+
+
+def _count_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arguments:
+    """Return the settings with the `max_steps` of `epochs`, if these are given."""
+    if not arguments.epochs:
+        return arguments
+    rows = arguments.epochs * sum(len(task) for task in tasks.values())
+    return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
 
 
 def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int) -> BatchPlan:

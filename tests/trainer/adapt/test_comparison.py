@@ -1,6 +1,7 @@
 """The adapted model against other systems, on the same queries."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,10 +10,8 @@ from datasets import Dataset, DatasetDict
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import comparison
 from trainer.adapt.comparison import PEER, Comparison, compare, describe_gain, format_comparison
-from trainer.adapt.context import ContextChoice
-from trainer.adapt.cross_validation import Choice
+from trainer.adapt.cross_validation import hold_out
 from trainer.adapt.selection import Gain
-from trainer.adapt.suggestions import Weights
 from trainer.evaluation.ranking import Ranks
 
 INPUTS = [f"question {number}" for number in range(30)]
@@ -39,6 +38,14 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
     return found
 
 
+def adapted_of(encoders: dict[str, FakeEncoder], splits: DatasetDict, gain: Gain | None = None) -> Any:
+    choice = SimpleNamespace(encoder=encoders["run/model"], gain=gain)
+    trials = hold_out(DatasetDict(train=splits["train"])) if gain else []
+    return SimpleNamespace(
+        base=encoders["the/base"], choice=choice, pairs=splits, trials=trials, measured_by="cross-validation"
+    )
+
+
 def hits(encoder: FakeEncoder) -> np.ndarray:
     """Whether each input's own response has the highest score."""
     scores = encoder.encode(INPUTS, "query") @ encoder.encode(RESPONSES, "response").T
@@ -46,7 +53,7 @@ def hits(encoder: FakeEncoder) -> np.ndarray:
 
 
 def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(encoders):
-    result = compare(encoders["the/base"], encoders["run/model"], DatasetDict(train=KNOWN, test=PAIRS), None)
+    result = compare(adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)))
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result.adapted["p_at_1"] == pytest.approx(ours.mean())
@@ -75,19 +82,15 @@ def test_one_line_has_the_score_of_the_model_that_is_kept():
     assert describe_gain(result, is_adapted=False) == f"{kept}: P@1 0.250; 0.500 (adapted), 0.750 ({PEER})"
     joined = f"{kept}; joined with the project's own base, whose share in a score is 0.5"
     assert describe_gain(result, False, 0.5).startswith(f"{joined}: P@1 0.500; 0.250 (the base)")
-    assert describe_gain(Comparison({}, {}), is_adapted=True) == "adapted"
 
 
 def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders):
     """Each fold is ranked among its own replies."""
-    folds = [np.arange(10), np.arange(10, 20), np.arange(20, 30)]
     beaten = np.arange(30) % 2
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
-    context = ContextChoice((), [(), (), ()], gain)
-    choice = Choice(None, None, gain, folds, {}, Weights(0, 0), context)  # type: ignore[arg-type]
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare(encoders["the/base"], encoders["run/model"], splits, choice)
+        result = compare(adapted_of(encoders, splits, gain))
         assert result.adapted["p_at_1"] == pytest.approx(0.5) and result.adapted["split"] == "cross-validation"
         assert result.baselines["base"]["p_at_1"] == 0 and result.baselines["bm25"]["queries"] == 30
 
@@ -104,10 +107,3 @@ def test_a_peer_encodes_each_text_of_a_side_once():
     assert once.encode(["1", "2", "1"]).tolist() == [[1, 5], [2, 5], [1, 5]]
     assert once.encode(["2", "3"]).tolist() == [[2, 5], [3, 5]] and once.encode(["3"], "query").tolist() == [[3, 5]]
     assert asked == [("input", "1", "2"), ("input", "3"), ("query", "3")]
-
-
-@pytest.mark.parametrize("pairs", [None, Dataset.from_dict({"input": ["a", "b"], "response": ["yes", "no"]})])
-def test_there_is_no_comparison_without_three_held_out_replies(encoders, pairs):
-    splits = DatasetDict(train=KNOWN, **({"test": pairs} if pairs else {}))
-    result = compare(encoders["the/base"], encoders["run/model"], splits, None)
-    assert result == Comparison({}, {}) and "no comparison" in format_comparison(result)

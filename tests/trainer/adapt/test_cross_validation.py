@@ -1,5 +1,6 @@
-"""Folds of whole threads, and the step and the factor that rank best over all of them."""
+"""Held-out parts of whole threads, and the step, factor and share that rank best on all of them."""
 
+import copy
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -9,21 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from data_scripts.files.errors import InputError
 from trainer.adapt import cross_validation as module
 from trainer.adapt.context import ContextChoice
-from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
+from trainer.adapt.cross_validation import TASK, CrossValidation, hold_out, split_into_folds
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
-from trainer.adapt.suggestions import CHOICES, Suggested, Weights
 from trainer.command_line import build_arguments
-from trainer.data.dev_split import thread_numbers
 from trainer.evaluation.ranking import Ranks
 from trainer.training.context import RunContext
-
-TASK = "response_prediction"
 
 
 def test_folds_have_whole_threads_and_about_the_same_size():
@@ -67,44 +64,31 @@ class Loop:
 
 @pytest.fixture
 def validate(monkeypatch) -> Callable[..., Any]:
-    """Cross-validate a model of one weight, 7 at first, which is best at 7 + `best`.
+    """Cross-validate a model of one weight, 7 at first, which is best at 7 + `best`; returns choice and trials."""
 
-    Returns the model, the choice, the inputs of each fold, and the weights of the models that suggest for them.
-    """
-
-    def run(
-        pairs: Dataset,
-        best: float = 4.5,
-        processes: int = 1,
-        adjustment: float = 0.0,
-        **options: Any,
-    ) -> Any:
-        held_out, freed, suggesting, Loop.runs = [], [], [], []
-        turns_of: dict[tuple[int, ...], Any] = {}
-        settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4} | options
+    def run(pairs: Dataset, best: float = 4.5, adjustment: float = 0.0, dev: Dataset | None = None) -> Any:
+        Loop.runs, freed, turns_of = [], [], []
+        trials = hold_out(DatasetDict(train=pairs, **({"validation": dev} if dev else {})))
+        parts = [part for trial in trials for part in trial.parts]
+        settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4}
         arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, **settings)
-        accelerator = SimpleNamespace(num_processes=processes, free_memory=lambda: freed.append(len(Loop.runs)))
+        accelerator = SimpleNamespace(free_memory=lambda: freed.append(len(Loop.runs)))
         model = torch.nn.Linear(1, 1, bias=False)
         model.config = SimpleNamespace(lexical_share=0.1, context_weights=[])
         torch.nn.init.constant_(model.weight, 7)
-        base: Any = SimpleNamespace(tokenizer=None)
-
-        def queries_of(some: Dataset, threads: np.ndarray) -> Any:
-            held_out.append(some["input"][:])
-            assert threads.tolist() == [numbers[text] for text in some["input"]]
-            return SimpleNamespace(threads=threads, responses=[])
+        base: Any = SimpleNamespace(tokenizer=None, model=copy.deepcopy(model))
 
         def measure_context(score: Any, queries: Any) -> Any:
             assert model.weight.item() == 7  # the base
             return queries.threads
 
-        def choose_context(parts: list[Any]) -> ContextChoice:
-            return ContextChoice((0.5,), [(0.1 * number,) for number in range(len(parts))], None)  # type: ignore[arg-type]
+        def choose_context(measured: list[Any]) -> ContextChoice:
+            return ContextChoice((0.5,), [(0.1 * number,) for number in range(len(measured))], None)  # type: ignore[arg-type]
 
         def rank(encoder: Any, queries: Any, shares: list[float], turns: Any) -> dict[float, Ranks]:
-            turns_of[tuple(queries.threads)] = turns
+            turns_of.append((next(number for number, part in enumerate(parts) if part is queries), turns))
             distance = abs(model.weight.item() - 7 - best) + 1
-            beaten = {share: np.full(len(queries.threads), 10 * (distance + share)) for share in shares}
+            beaten = {share: np.full(len(queries), 10 * (distance + share)) for share in shares}
             return {share: Ranks(each.astype(int), np.full(len(each), 200)) for share, each in beaten.items()}
 
         def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> Start:
@@ -114,83 +98,63 @@ def validate(monkeypatch) -> Callable[..., Any]:
                 model.weight += adjustment
             return Start(Interpolation(model), 0.1, bool(adjustment))
 
-        class Index:
-            @staticmethod
-            def build(encoder: Any, replies: list[str], questions: list[str]) -> Any:
-                known = set(questions)
-                weights = (model.weight.item(), model.config.lexical_share)
-                assert model.config.context_weights in ([0.0], [0.1], [0.2])
+        def encoder_of(some: Any, _: Any) -> Any:
+            return SimpleNamespace(
+                weight=some.weight.item(), share=some.config.lexical_share, turns=some.config.context_weights
+            )
 
-                return SimpleNamespace(known=known, weights=weights)
-
-        def suggest(index: Any, some: Dataset, judge: str) -> dict[Weights, Suggested]:
-            inputs = some["input"][:]
-            assert not index.known & set(inputs) and index.known | set(inputs) == set(pairs["input"])
-            assert judge == "judge"
-            suggesting.append(index.weights)
-            cosines = np.array([int(text) % 2 for text in inputs], float)
-            return {each: Suggested(np.array(list(map(float, inputs))), cosines - distance(each)) for each in CHOICES}
-
-        numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
-        monkeypatch.setattr(module, "build_queries", queries_of)
         monkeypatch.setattr(module, "rank_shares", rank)
         monkeypatch.setattr(module, "measure_context", measure_context)
         monkeypatch.setattr(module, "choose_context", choose_context)
         monkeypatch.setattr(module, "score_by", lambda *_: None)
         monkeypatch.setattr(module, "shares_of", lambda model: [0.1, 0.0])
         monkeypatch.setattr(module, "prepare_start", prepare)
+        monkeypatch.setattr(module, "copy_model", copy.deepcopy)
         monkeypatch.setattr(module, "TrainingLoop", Loop)
         monkeypatch.setattr(module, "TrainableModel", lambda model, *_: model)
-        monkeypatch.setattr(module, "Encoder", lambda model, _: model.weight.item())
-        monkeypatch.setattr(module, "suggest_by_weights", suggest)
-        monkeypatch.setattr(module, "_FoldEncoder", lambda *_: None)
-        monkeypatch.setattr(module, "ReplyIndex", Index)
+        monkeypatch.setattr(module, "Encoder", encoder_of)
+        monkeypatch.setattr(module, "_RepeatedEncoder", lambda *_: None)
         context = RunContext(arguments, accelerator, Path())
-        tasks = {TASK: SimpleNamespace(columns="columns")}
-        choice = CrossValidation(context, model, base, tasks, pairs, "judge").run()  # type: ignore[arg-type]
+        task: Any = SimpleNamespace(columns="columns")
+        choice = CrossValidation(context, model, base, task, pairs, trials).run()
         assert freed == list(range(1, len(Loop.runs) + 1))
-        assert model.config.context_weights == [0.5] and sorted(turns_of.values()) == [
-            (0.1 * n,) for n in range(len(held_out))
-        ]
-        return model, choice, held_out, suggesting
+        assert choice.encoder.turns == [0.5] and set(turns_of) == {(n, (0.1 * n,)) for n in range(len(parts))}
+        assert base.model.weight.item() == 7
+        return choice, trials
 
     return run
 
 
-def distance(weights: Weights) -> float:
-    return abs(weights.message - 1) + abs(weights.consensus - 1)
-
-
-def make_pairs(threads: int, responses: int = 9) -> Dataset:
+def make_pairs(threads: int, responses: int = 9, name: str = "") -> Dataset:
     rows = [
-        {"input": f"{row}", "response": f"{row % responses}", "thread": f"{row // 3}"} for row in range(3 * threads)
+        {"input": f"{row}{name}", "response": f"{row % responses}", "thread": f"{row // 3}{name}"}
+        for row in range(3 * threads)
     ]
     return Dataset.from_list(rows)
 
 
 def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate):
-    model, choice, held_out, suggesting = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
+    choice, trials = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
+    held_out = [trial.held_out["input"][:] for trial in trials]
     assert sorted(map(int, chain(*held_out))) == list(range(60)) and len(held_out) == 3
-    for held, steps in zip(held_out, Loop.runs, strict=False):
+    for trial, held, steps in zip(trials, held_out, Loop.runs, strict=False):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
+        assert {*trial.known["input"]} == set(map(str, range(60))) - set(held)
         assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
         trained = np.concatenate([rows for _, _, rows in steps])  # of 40 other rows
         assert len(set(trained)) == 28 and not set(trained) & set(map(int, held))
     assert choice.point == Point(6, 0.75, 0.0)
     assert choice.gain.exceeds(TO_KEEP) and choice.gain.threads.shape == (60,)
-    # The model of the chosen point suggests for each fold: it is trained for as many steps as the final one.
-    assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 3
-    assert suggesting == [(11.5, 0.0)] * 3
-    rows = [int(text) for text in chain(*held_out)]
-    assert choice.weights == (1, 1) and {text for fold in choice.held_out for text in fold} == set(rows)
-    for weights, each in choice.suggested.items():
-        assert each.scores.tolist() == rows
-        assert each.cosines.tolist() == [row % 2 - distance(weights) for row in rows]
-    assert model.weight.item() == 7  # the start
+    # The models of the folds and the final one are trained for as many steps as the chosen point has.
+    assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 4
+    assert len({*np.concatenate([rows for *_, rows in Loop.runs[6]])}) == 24
+    for number, encoder in enumerate(choice.trial_encoders):
+        assert (encoder.weight, encoder.share, encoder.turns) == (11.5, 0.0, [0.1 * number])
+    assert (choice.encoder.weight, choice.encoder.share) == (11.5, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("best", "adjustment", "chosen", "suggesting"),
+    ("best", "adjustment", "chosen", "weight"),
     [
         (9.0, 0.0, Point(7, 1.0, 0.0), 14),  # the last step
         (1.0, 1.0, Point(0, 0.0, 0.0), 8),  # the start
@@ -198,29 +162,35 @@ def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_cho
         (7.5, 3.0, Point(6, 0.75, 0.0), 14.5),  # 3 + 6 * .75
     ],
 )
-def test_folds_start_from_the_adjusted_weights(validate, best, adjustment, chosen, suggesting):
-    model, choice, _, weights = validate(make_pairs(20), best, adjustment=adjustment)
-    assert choice.point == chosen and {weight for weight, _ in weights} == {suggesting}
-    assert model.weight.item() == 7 + adjustment
+@pytest.mark.parametrize("has_dev", [False, True])
+def test_training_starts_from_the_adjusted_weights_and_ends_at_the_chosen_point(
+    validate, best, adjustment, chosen, weight, has_dev
+):
+    dev = make_pairs(20, name=" dev") if has_dev else None
+    choice, trials = validate(make_pairs(20), best, adjustment=adjustment, dev=dev)
+    assert choice.point == chosen and choice.encoder.weight == weight
+    assert choice.encoder.share == (0.0 if chosen else 0.1) and bool(choice.start) == bool(chosen)
+    assert {each.weight for each in choice.trial_encoders} == {weight}
+    if has_dev:  # one training for both halves, which is also the final one
+        assert len(trials) == len(Loop.runs) == 1 and choice.trial_encoders == [choice.encoder]
+        assert len(choice.gain.threads) == 60
 
 
-@pytest.mark.parametrize(("point", "steps"), [(Point(6, 0.75, 0.1), 6), (Point(0, 0.0, 0.1), 1), (None, 1)])
-def test_the_final_training_ends_at_the_chosen_step(point, steps):
-    arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, max_steps=7)
-    final = arguments_of(arguments, point)
-    assert (final.max_steps, final.eval_every, final.best_metric) == (steps, steps, "last")
+def test_the_halves_of_dev_have_whole_conversations():
+    (trial,) = hold_out(DatasetDict(train=make_pairs(5), validation=make_pairs(20, name=" dev")))
+    first, second = trial.parts
+    assert not set(first.threads) & set(second.threads) and len(first) + len(second) == 60
+    assert len(first) in range(20, 41) and trial.rows.tolist() == list(range(15))
+    long = Dataset.from_dict({"input": list("abcdef"), "response": list("uvwxyz"), "thread": ["one"] * 6})
+    (trial,) = hold_out(DatasetDict(train=make_pairs(5), validation=long))
+    assert [len(part) for part in trial.parts] == [3, 3]
 
 
-def test_a_fold_with_a_single_reply_is_left_out(validate):
+def test_a_fold_with_a_single_reply_is_left_out():
     pairs = make_pairs(20)
-    held = set(validate(pairs)[2][2])
+    held = set(hold_out(DatasetDict(train=pairs))[2].held_out["input"])
     replies = ["yes" if row["input"] in held else row["response"] for row in pairs]
-    *_, held_out, _ = validate(pairs.remove_columns("response").add_column("response", replies))
-    assert len(held_out) == 2 and not held & set(chain(*held_out))
+    trials = hold_out(DatasetDict(train=pairs.remove_columns("response").add_column("response", replies)))
+    assert len(trials) == 2 and not held & {text for trial in trials for text in trial.held_out["input"]}
     with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
-        validate(make_pairs(20, responses=1))
-
-
-def test_cross_validation_by_several_processes_is_refused(validate):
-    with pytest.raises(InputError, match="60 pairs are cross-validated, which needs a run of one process"):
-        validate(make_pairs(20), processes=2)
+        hold_out(DatasetDict(train=make_pairs(20, responses=1)))

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForPreTraining
 
 from data_scripts.chats.conversations import ConversationOptions
-from data_scripts.files.folders import write_record
-from modeling_convsim import ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
+from modeling_convsim import ConvSimDanForMultitask, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder, JointEncoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT
@@ -23,16 +23,10 @@ from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation, cross_validation, joint, start
 from trainer.adapt.chats import adapt_to_chats
-from trainer.adapt.context import ContextChoice
-from trainer.adapt.cross_validation import Choice
 from trainer.adapt.frozen import Vectors, freeze, unfreeze
-from trainer.adapt.selection import Gain, Point
-from trainer.adapt.start import Interpolation, Start
-from trainer.adapt.suggestions import CenteredEncoder, Weights
-from trainer.command_line import build_arguments
-from trainer.evaluation.ranking import Ranks
+from trainer.adapt.selection import Gain
+from trainer.adapt.suggestions import CenteredEncoder
 from trainer.training.backbone import find_backbone
-from trainer.training.run_folder import KIND
 
 
 def packed(*texts: list[int]) -> dict[str, torch.Tensor]:
@@ -89,17 +83,14 @@ def backbone(tmp_path, base, monkeypatch) -> str:
     return str(save_backbone(tmp_path / "backbone"))
 
 
-def adapt_chats(backbone: str, count: int) -> dict[str, Any]:
+def adapt_chats(backbone: str, count: int, overwrite: bool = False) -> dict[str, Any]:
     file = Path(write_chats(Path("support.csv"), CHATS[:count]))
-    return adapt_to_chats([file], ConversationOptions(columns=COLUMNS), Path("run"), backbone)
+    return adapt_to_chats([file], ConversationOptions(columns=COLUMNS, overwrite=overwrite), Path("run"), backbone)
 
 
 def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_chats(backbone):
-    for folder in (Path("run"), Path("run/second")):  # of an earlier run that joined two models
-        (folder / "model").mkdir(parents=True)
-        write_record(folder, KIND)
     results = adapt_chats(backbone, 54)
-    assert not Path("run/second/model").exists() and "joint" not in results
+    assert "joint" not in results
     encoder, found = Encoder.from_pretrained("run/model"), find_backbone(backbone)
     assert found is not None
     start = found.build_model(found.build_config({})).encoder.state_dict()
@@ -128,43 +119,18 @@ def test_the_project_s_own_base_is_joined_if_it_knows_the_language(backbone, bas
     assert results["joint"]["share"] == 0.4 and results["joint"]["queries"] == results["response_prediction"]["queries"]
     assert "joined with the project's own base, whose share in a score is 0.4" in capsys.readouterr().out
     encoder = ReplyIndex.load("run/replies").encoder
-    assert isinstance(encoder, JointEncoder)
-    assert encoder.second.model.name_or_path == str(Path("run/second/model").resolve())
-
-
-def test_only_the_heads_of_a_pretrained_encoder_are_trained(backbone, adapted_pairs, monkeypatch):
-    def choose(_: Any, model: Any, *__: Any) -> Any:
-        gain = Gain(np.arange(3), *(Ranks(np.full(3, rank), np.full(3, 9)) for rank in (8, 0)))
-        start, context = Start(Interpolation(model), 0.0, False), ContextChoice((), [], gain)
-        choice = Choice(start, Point(2, 1.0, 0.0), gain, [], {}, Weights(0.0, 0.0), context)
-        return SimpleNamespace(run=lambda: choice)
-
-    monkeypatch.setattr(adaptation, "CrossValidation", choose)
-    options: dict[str, Any] = {
-        "tasks": {"response_prediction": 1},
-        "optimizer": "adamw",
-        "best_metric": "last",
-        "trackers": ["none"],
-    }
-    settings = build_arguments(
-        adapt=True,
-        initialize_from=backbone,
-        pairs=[str(adapted_pairs)],
-        learning_rate=0.01,
-        **options,
-    )
-    adapted = adaptation.adapt(settings)
-    trained = adapted.open(Path(settings.output_dir, "model")).model.state_dict()
-    changed = {
-        name.split(".")[0] for name, value in adapted.base.model.state_dict().items() if not value.equal(trained[name])
-    }
-    assert changed == {"response_head"}
-    assert adapted.vectors
+    assert isinstance(encoder, JointEncoder) and encoder.share == 0.4
+    assert encoder.digest() == Encoder.from_pretrained("run/model").digest()
+    second = AutoModelForPreTraining.from_pretrained("run/model/second")
+    assert isinstance(second, ConvSimDanForMultitask)
+    # what was joined is overwritten by a single model
+    monkeypatch.setenv("CONVSIM_BASE", base)
+    assert "joint" not in adapt_chats(backbone, 54, overwrite=True)
+    assert isinstance(ReplyIndex.load("run/replies").encoder, Encoder)
 
 
 def test_the_replies_of_few_pairs_are_suggested_by_the_encoder_as_it_is(backbone, capsys):
     adapt_chats(backbone, 20)
     index = ReplyIndex.load("run/replies")
-    assert "too few to adapt" in capsys.readouterr().out
-    assert index.encoder.model.name_or_path == str(Path("run/model").resolve())
+    assert "too few to adapt" in capsys.readouterr().out and index.encoder.name == str(Path("run/model").resolve())
     assert index.suggest("where is the dog")
