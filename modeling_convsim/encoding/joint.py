@@ -5,16 +5,13 @@ import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.json_files import read_object
 from modeling_convsim.encoding.batch_tokenizer import TextError, refuse_single_string
-
-if TYPE_CHECKING:
-    from modeling_convsim.encoding.encoder import Encoder, Side
 
 CHUNK = 16_384  # texts that `stream` encodes by one model, then by the other
 FILE, SECOND = "joint.json", "second"  # in the folder of the first model: the share, and the folder of the second one
@@ -31,11 +28,11 @@ class JointEncoder:
         share: The weight of the second encoder; that of the first one is 1 - share.
     """
 
-    def __init__(self, first: "Encoder", second: "Encoder", share: float) -> None:
+    def __init__(self, first: Any, second: Any, share: float) -> None:
         """Combines two encoders.
 
         Args:
-            first: An encoder.
+            first: An `Encoder`, which this module does not import, because its `from_pretrained` opens what is here.
             second: Another one.
             share: Above 0 and below 1.
 
@@ -77,7 +74,7 @@ class JointEncoder:
         """As in `Encoder`, of either model."""
         return any(encoder.uses_context for encoder, _ in self._parts)
 
-    def vector_size(self, side: "Side") -> int:
+    def vector_size(self, side: str) -> int:
         """Dimensions of a vector of a side."""
         return sum(encoder.vector_size(side) for encoder, _ in self._parts)
 
@@ -85,7 +82,7 @@ class JointEncoder:
         """As in `Encoder`, by either model."""
         return np.logical_or(*(encoder.knows(texts) for encoder, _ in self._parts))
 
-    def encode(self, texts: Iterable[str], side: "Side" = "input", *args: Any, **options: Any) -> np.ndarray:
+    def encode(self, texts: Iterable[str], side: str = "input", *args: Any, **options: Any) -> np.ndarray:
         """As `Encoder.encode`; each model has its own `context_weights`."""
         texts = texts if isinstance(texts, str) else list(texts)
         parts = [weight * encoder.encode(texts, side, *args, **options) for encoder, weight in self._parts]
@@ -94,7 +91,7 @@ class JointEncoder:
     def stream(
         self,
         texts: Iterable[str],
-        side: "Side" = "input",
+        side: str = "input",
         batch_size: int | None = None,
         show_progress: bool = False,
     ) -> Iterator[np.ndarray]:
@@ -103,7 +100,7 @@ class JointEncoder:
         return self._stream(iter(texts), side, batch_size, show_progress)
 
     def _stream(
-        self, texts: Iterator[str], side: "Side", batch_size: int | None, show_progress: bool
+        self, texts: Iterator[str], side: str, batch_size: int | None, show_progress: bool
     ) -> Iterator[np.ndarray]:
         start = 0
         with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
