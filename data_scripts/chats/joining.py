@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, count_values, first_rule, removal_rules
 from data_scripts.files.dataset_folders import Report
-from data_scripts.files.parquet import parquet_writer
 from data_scripts.schemas import PAIR_SCHEMA
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _filter_turns(messages: ir.Table, filters: Filters, report: Report) -> ir.Ta
 
 def _name_threads(turns: ir.Table, scratch: Path, may_divide: bool) -> tuple[ir.Table, bool]:
     """The name of each turn's thread, and whether long threads were divided; a part of a tree would lose many pairs."""
-    from data_scripts.chats.turns import divide_threads, thread_names
+    from data_scripts.chats.threads import divide_threads, thread_names
     from data_scripts.pairs.engines import materialize
 
     names = materialize(thread_names(turns, scratch), "threads")
@@ -181,9 +180,9 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     import ibis
 
-    from data_scripts.chats.threads import LONG_TEXT, add_threads
+    from data_scripts.chats.threads import LONG_TEXT, name_bare_threads
     from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
-    from data_scripts.pairs.engines import materialize, read_parquet, stream_rows
+    from data_scripts.pairs.engines import materialize
 
     rules = {
         side: removal_rules(
@@ -208,12 +207,9 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     earlier = find_earlier_turns(turns, turns.select("key", turn0="key"), context)
     contexts = add_contexts(earlier, turns.select("key", text="input"), context)
     kept = pairs.filter(pairs.rule == KEPT).inner_join(contexts, [("row", "key")])
-    kept = kept.select(*PAIR_SCHEMA.names, "chain")
+    kept = kept.select(*PAIR_SCHEMA.names, "row", "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
-    bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order
-    with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
-        for table in add_threads(lambda: stream_rows(bare, "threads", 100_000)):
-            writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
-    named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
+    named = name_bare_threads(bare, scratch).select(PAIR_SCHEMA.names)
     nobody = ibis.null("string")
-    return kept.filter(kept.thread.notnull()).drop("chain").union(named).mutate(asker=nobody, replier=nobody)
+    kept = kept.filter(kept.thread.notnull()).select(PAIR_SCHEMA.names)
+    return kept.union(named).mutate(asker=nobody, replier=nobody)

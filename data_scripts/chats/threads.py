@@ -1,91 +1,106 @@
-"""Names threads for pairs that have none: pairs that share a long text or chain are in the same thread."""
+"""Names threads: those of turns that answer each other, and of pairs that have none."""
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import math
+from pathlib import Path
 
+import ibis
+import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from data_scripts.pairs.engines import read_parquet
+
 LONG_TEXT = 20  # characters; pairs that share a longer text are in the same thread
-_UNNAMED = np.iinfo(np.uint64).max
+FEW_THREADS = 100  # fewer threads would leave a split with only a few of them
+MOST_OF_A_SOURCE = 10  # a thread of bare pairs has at most this part of them
+SHORTEST_PART = 20  # turns or pairs
 
 
-def add_threads(read: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
+def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
+    """`turn, thread` of each turn: its named thread, unless it has none or pauses end conversations within the thread.
+
+    In that case each conversation is a thread: the turns that answers connect, named after the first turn. Memory grows
+    by about 60 bytes per message.
+
+    Args:
+        turns: the table of `make_turns`.
+        scratch: a folder for temporary files.
+    """
+    named = turns.thread.notnull() & turns.gap.isnull()
+    links = turns.filter(~named).select("turn", other=ibis.coalesce(turns.answers, turns.turn))
+    heads = turns.select(root="turn", name=ibis.coalesce(turns.thread, turns.source) + "/" + turns.id)
+    roots = _find_roots(links, scratch / "roots.parquet").inner_join(heads, "root")
+    return turns.filter(named).select("turn", "thread").union(roots.select("turn", thread="name"))
+
+
+def name_bare_threads(pairs: ir.Table, scratch: Path) -> ir.Table:
     """Name a thread for each pair, given only the texts of the pairs.
 
     Pairs of the same source are connected if they share a text of more than 20 characters, as input or response, or are
-    in the same chain. A connected component is a thread. Its name is the source and the smallest SHA-256 (16
-    hexadecimal digits) of its long texts, or of its pairs if it has no long text, which does not depend on the order of
-    the pairs.
+    in the same chain. A connected component is a thread, named after its source and the smallest hash of its pairs,
+    which does not depend on their order. One of more than a tenth of the pairs of its source, and more than 20, is
+    divided into parts of so many pairs. Memory grows by about 60 bytes per pair; texts are not kept in it.
 
     Args:
-        read: returns the pairs, columns `input, response, source` (strings) and `chain` (its number), as one or more
-            tables; it is called twice. Memory grows by about 150 bytes per pair; texts are not kept.
+        pairs: the columns `row` (unique), `input, response, source` and `chain` (its number), and others.
+        scratch: a folder for temporary files.
 
     Returns:
-        The tables, with the column `thread`.
+        The pairs, with the column `thread`.
     """
-    parts = [(np.zeros((2, 0), np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))]
-    for table in read():
-        hashes = _long_text_hashes(table)
-        parts.append((hashes, _pair_hashes(table, hashes), table["chain"].to_numpy()))
-    names, start = _component_names(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))), 0
-    for table in read():
-        own = names[start : start + len(table)]
-        digits = pa.array((f"{name:016x}" for name in own.tolist()), pa.string())
-        yield table.append_column("thread", pc.binary_join_element_wise(table["source"], digits, "/"))
-        start += len(table)
+    sides = [pairs.select("row", "source", text=pairs[side]) for side in ("input", "response")]
+    texts = sides[0].union(sides[1]).filter(ibis._.text.length() > LONG_TEXT)
+    shared = texts.select(turn="row", other=texts.row.min().over(group_by=["source", "text"]))
+    chained = pairs.select(turn="row", other=pairs.row.min().over(group_by="chain"))
+    roots = _find_roots(shared.union(chained), scratch / "bare_roots.parquet")
+    pairs = pairs.inner_join(roots.select("root", row="turn"), "row")
+    digest = (pairs.input + "\t" + pairs.response).hexdigest("sha256").substr(0, 16)
+    name = pairs.source + "/" + digest.min().over(group_by=["source", "root"])
+    longest = ibis.greatest(SHORTEST_PART, (ibis._.count().over(group_by="source") / MOST_OF_A_SOURCE).ceil())
+    number = ibis.row_number().over(group_by="root", order_by="row")
+    pairs = pairs.mutate(name=name, part=number // longest)
+    return pairs.mutate(thread=pairs.name + _suffix(pairs.part)).drop("root", "name", "part")
 
 
-def _component_names(hashes: np.ndarray, pair_hashes: np.ndarray, chains: np.ndarray) -> np.ndarray:
-    """The name of each pair's connected component, (pairs,) uint64: its smallest text hash, or else pair hash.
+def _find_roots(links: ir.Table, file: Path) -> ir.Table:
+    """`turn, root` of the turns or pairs in `turn`: the smallest one that the links between `turn` and `other` connect.
 
     Args:
-        hashes: (2, pairs) uint64, of each pair's long texts; 0 where a text is not long.
-        pair_hashes: (pairs,) uint64, of the pairs without a long text.
-        chains: (pairs,) the number of each pair's chain.
+        links: numbers from 0; the second column may repeat the first.
+        file: is written, for the engine to read.
     """
-    side, holders = np.nonzero(hashes)
-    texts, codes = np.unique(hashes[side, holders], return_inverse=True)
-    numbers, chain_codes = np.unique(chains, return_inverse=True)
-    # The nodes are the pairs (0 to n - 1), the long texts (from n on) and the chains; an edge joins a pair to each of
-    # its texts and to its chain.
-    n, first_chain = len(chains), len(chains) + len(texts)
-    size = first_chain + len(numbers)
-    ends = np.concatenate([holders, np.arange(n)]), np.concatenate([n + codes, first_chain + chain_codes])
-    graph = coo_array((np.ones(len(ends[0]), bool), ends), shape=(size, size))
-    component = connected_components(graph, directed=False)[1]
-    names, own = np.full(size, _UNNAMED), np.full(size, _UNNAMED)  # by component; there are at most `size`
-    np.minimum.at(names, component[n:first_chain], texts)
-    np.minimum.at(own, component[:n], pair_hashes)
-    return np.where(names == _UNNAMED, own, names)[component[:n]]
+    table = links.to_pyarrow()
+    turns, others = (table[name].to_numpy() for name in ("turn", "other"))
+    size = max((int(ends.max()) for ends in (turns, others) if len(ends)), default=0) + 1
+    graph = coo_array((np.ones(len(turns), bool), (turns, others)), shape=(size, size))
+    number, component = connected_components(graph, directed=False)
+    roots = np.full(number, size)
+    np.minimum.at(roots, component[turns], np.minimum(turns, others))
+    turns = np.unique(turns)
+    pq.write_table(pa.table({"turn": turns, "root": roots[component[turns]]}), file)
+    return read_parquet(links.get_backend(), [file])
 
 
-def _pair_hashes(pairs: pa.Table, long_hashes: np.ndarray) -> np.ndarray:
-    """(pairs,) uint64: the hash of each pair with its source; `_UNNAMED` where it has a long text."""
-    hashes = np.full(len(pairs), _UNNAMED)
-    short = np.flatnonzero(~long_hashes.any(axis=0))
-    hashes[short] = _hash_texts(_join_columns(pairs, "source", "input", "response").take(pa.array(short)))
-    return hashes
+def _suffix(part: ir.IntegerValue) -> ir.StringValue:
+    """What the name of a part of a thread ends with; the first part keeps the name of the thread."""
+    return ibis.ifelse(part < 1, "", "/part " + (part.cast("int64") + 1).cast("string"))
 
 
-def _long_text_hashes(pairs: pa.Table) -> np.ndarray:
-    """(2, pairs) uint64: the hash of each input and each response with its source; 0 where the text is not long."""
-    hashes = np.zeros((2, len(pairs)), np.uint64)
-    for own, side in zip(hashes, ("input", "response"), strict=True):
-        long = np.flatnonzero(pc.utf8_length(pairs[side]).to_numpy() > LONG_TEXT)
-        own[long] = _hash_texts(_join_columns(pairs, "source", side).take(pa.array(long)))
-    return hashes
+def divide_threads(names: ir.Table) -> ir.Table | None:
+    """The table of `thread_names` with long threads divided into parts by position; None if that is not needed.
 
-
-def _join_columns(pairs: pa.Table, *columns: str) -> pa.ChunkedArray:
-    texts = (pairs[name].cast(pa.large_string()) for name in columns)
-    return pc.binary_join_element_wise(*texts, pa.scalar("\t", pa.large_string()))
-
-
-def _hash_texts(texts: pa.ChunkedArray) -> np.ndarray:
-    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts.to_pylist())
-    return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
+    It is if there are fewer than 100 threads: then one of more than a hundredth of all turns, and more than 20, is
+    divided into parts of so many turns. The first part keeps the name.
+    """
+    threads, turns = (
+        names.aggregate(threads=names.thread.nunique(), turns=names.count()).to_pyarrow().to_pylist()[0].values()
+    )
+    longest = max(SHORTEST_PART, math.ceil(turns / FEW_THREADS))
+    if threads >= FEW_THREADS or turns <= longest:
+        return None
+    number = ibis.row_number().over(group_by="thread", order_by="turn")
+    names = names.mutate(part=number // longest)
+    return names.select("turn", thread=names.thread + _suffix(names.part))

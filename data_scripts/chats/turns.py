@@ -1,22 +1,15 @@
-"""Joins messages to turns, finds the turn that each one answers and who answers, and names threads."""
+"""Joins messages to turns, and finds the turn that each one answers and who answers."""
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import ibis
 import ibis.expr.types as ir
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from data_scripts.chats.roles import answering_roles
 from data_scripts.files.errors import InputError
-from data_scripts.pairs.engines import materialize, read_parquet
+from data_scripts.pairs.engines import materialize
 
 
 def make_turns(messages: ir.Table) -> ir.Table:
@@ -85,53 +78,6 @@ def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
         language=parts.language.argmax(parts.characters),
     )
     return single.union(joined)
-
-
-def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
-    """`turn, thread` of each turn: its named thread, unless it has none or pauses end conversations within the thread.
-
-    In that case each conversation is a thread: the turns that answers connect, named after the first turn. Memory grows
-    by about 60 bytes per message.
-
-    Args:
-        turns: the table of `make_turns`.
-        scratch: a folder for temporary files.
-    """
-    named = turns.thread.notnull() & turns.gap.isnull()
-    links = turns.filter(~named).select("turn", answers=ibis.coalesce(turns.answers, turns.turn)).to_pyarrow()
-    ends = [links[name].to_numpy() for name in ("turn", "answers")]
-    size = max((int(end.max()) for end in ends if len(end)), default=0) + 1
-    graph = coo_array((np.ones(len(links), bool), tuple(ends)), shape=(size, size))
-    number, component = connected_components(graph, directed=False)
-    roots = np.full(number, size)
-    np.minimum.at(roots, component[ends[0]], np.minimum(*ends))
-    file = scratch / "roots.parquet"
-    pq.write_table(pa.table({"turn": ends[0], "root": roots[component[ends[0]]]}), file)
-    heads = turns.select(root="turn", name=ibis.coalesce(turns.thread, turns.source) + "/" + turns.id)
-    roots = read_parquet(turns.get_backend(), [file]).inner_join(heads, "root")
-    return turns.filter(named).select("turn", "thread").union(roots.select("turn", thread="name"))
-
-
-FEW_THREADS = 100  # fewer threads would leave a split with only a few of them
-SHORTEST_PART = 20  # turns
-
-
-def divide_threads(names: ir.Table) -> ir.Table | None:
-    """The table of `thread_names` with long threads divided into parts by position; None if that is not needed.
-
-    It is if there are fewer than 100 threads: then one of more than a hundredth of all turns, and more than 20, is
-    divided into parts of so many turns. The first part keeps the name.
-    """
-    threads, turns = (
-        names.aggregate(threads=names.thread.nunique(), turns=names.count()).to_pyarrow().to_pylist()[0].values()
-    )
-    longest = max(SHORTEST_PART, math.ceil(turns / FEW_THREADS))
-    if threads >= FEW_THREADS or turns <= longest:
-        return None
-    part = (ibis.row_number().over(group_by="thread", order_by="turn") // longest).cast("int64")
-    divided = names.mutate(part=part)
-    suffix = ibis.ifelse(divided.part == 0, "", "/part " + (divided.part + 1).cast("string"))
-    return divided.select("turn", thread=divided.thread + suffix)
 
 
 SHOWN = 10  # authors, in a message

@@ -1,30 +1,36 @@
+"""Threads of pairs that have none."""
+
 import hashlib
 import random
+import tempfile
+from pathlib import Path
 
+import ibis
 import pyarrow as pa
 
-from data_scripts.chats.threads import add_threads
+from data_scripts.chats.threads import name_bare_threads
 
-
-def table(*pairs: tuple[str, str, str], chains: list[int] | None = None) -> pa.Table:
-    columns = dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True))
-    return pa.table(columns | {"chain": chains or list(range(len(pairs)))})
+Bare = tuple[str, str, str]  # input, response, source
 
 
 def long(word: str) -> str:
     return f"a sentence of more than twenty characters about {word}"
 
 
-def parts(pairs: pa.Table) -> list[pa.Table]:
-    return [pairs.slice(start, 30) for start in range(0, len(pairs), 30)]
+def threads(*pairs: Bare, chains: list[int] | None = None) -> list[str]:
+    columns = dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True))
+    numbers = list(range(len(pairs)))
+    table = ibis.duckdb.connect().create_table("p", pa.table(columns | {"chain": chains or numbers, "row": numbers}))
+    with tempfile.TemporaryDirectory() as scratch:
+        return name_bare_threads(table, Path(scratch)).order_by("row").to_pyarrow()["thread"].to_pylist()
 
 
-def threads(*pairs: tuple[str, str, str], chains: list[int] | None = None) -> list[str]:
-    tables = parts(table(*pairs, chains=chains))
-    return [name for part in add_threads(lambda: tables) for name in part["thread"].to_pylist()]
+def name(*pairs: Bare) -> str:
+    """The name of the thread of some pairs, with the smallest of their hashes."""
+    return f"{pairs[0][2]}/" + min(hashlib.sha256(f"{one}\t{two}".encode()).hexdigest()[:16] for one, two, _ in pairs)
 
 
-def brute_force_components(pairs: list[tuple[str, str, str]], chains: list[int]) -> set[frozenset[int]]:
+def brute_force_components(pairs: list[Bare], chains: list[int]) -> set[frozenset[int]]:
     """Grow a component from each pair until no other pair shares a long text or a chain with it."""
     texts: list[set] = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
     texts = [held | {chain} for held, chain in zip(texts, chains, strict=True)]
@@ -46,8 +52,8 @@ def test_components_equal_those_of_a_brute_force_search():
     pairs = sorted({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})
     chains = [draw.randrange(80) + 100 * (source == "b") for *_, source in pairs]
     members: dict[str, set[int]] = {}
-    for index, name in enumerate(threads(*pairs, chains=chains)):
-        members.setdefault(name, set()).add(index)
+    for index, thread in enumerate(threads(*pairs, chains=chains)):
+        members.setdefault(thread.partition("/part ")[0], set()).add(index)
     assert set(map(frozenset, members.values())) == brute_force_components(pairs, chains)
 
 
@@ -56,12 +62,6 @@ def test_a_text_of_20_characters_does_not_connect_and_one_of_21_does():
     assert first != second
     first, second = threads(("a" * 21, "one", "s"), ("two", "a" * 21, "s"))
     assert first == second
-
-
-def test_a_thread_is_named_after_the_smallest_hash_of_its_long_texts():
-    texts = [long("cats"), long("dogs"), "yes"]
-    smallest = min(hashlib.sha256(f"s\t{text}".encode()).hexdigest() for text in texts[:2])[:16]
-    assert threads((texts[0], texts[1], "s"), (texts[1], texts[2], "s")) == [f"s/{smallest}"] * 2
 
 
 def test_a_threads_name_does_not_depend_on_the_order_or_on_other_threads():
@@ -73,16 +73,17 @@ def test_a_threads_name_does_not_depend_on_the_order_or_on_other_threads():
     assert {pair: later[pair] for pair in own} == names
 
 
-def test_pairs_without_any_long_text_get_threads_too():
-    pairs = [("yes", "no", "s"), ("no", "yes", "s"), ("yes", "no", "other")]
-    keys = ["\t".join((source, first, second)) for first, second, source in pairs]
-    names = [hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys]
-    assert threads(*pairs) == [f"{source}/{name}" for (*_, source), name in zip(pairs, names, strict=True)]
-
-
-def test_a_chain_of_short_texts_is_one_thread_named_after_its_smallest_pair():
+def test_a_thread_is_named_after_its_source_and_the_smallest_hash_of_its_pairs():
+    pairs = [(long("cats"), long("dogs"), "s"), (long("dogs"), "yes", "s"), ("yes", "no", "s"), ("yes", "no", "t")]
+    assert threads(*pairs) == [name(*pairs[:2])] * 2 + [name(pairs[2]), name(pairs[3])]
     pairs = [("hi", "hello", "s"), ("hello", "how are you", "s"), ("how are you", "fine", "s"), ("hi", "bye", "s")]
-    keys = [
-        hashlib.sha256("\t".join((source, first, second)).encode()).hexdigest()[:16] for first, second, source in pairs
-    ]
-    assert threads(*pairs, chains=[0, 0, 0, 3]) == [f"s/{min(keys[:3])}"] * 3 + [f"s/{keys[3]}"]
+    assert threads(*pairs, chains=[0, 0, 0, 3]) == [name(*pairs[:3])] * 3 + [name(pairs[3])]
+
+
+def test_a_thread_of_more_than_a_tenth_of_a_source_is_divided():
+    pairs = [(long("thanks"), str(number), "s") for number in range(30)]
+    first = name(*pairs)
+    assert threads(*pairs) == [first] * 20 + [f"{first}/part 2"] * 10
+    others = [("hi", str(number), "s") for number in range(270)]
+    assert threads(*pairs, *others)[:30] == [first] * 30
+    assert threads(*pairs[:20], ("hi", "ho", "t")) == [name(*pairs[:20])] * 20 + [name(("hi", "ho", "t"))]

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from data_scripts.chats.roles import answering_roles
-from data_scripts.chats.turns import divide_threads, find_repliers, make_turns, thread_names
+from data_scripts.chats.threads import divide_threads, thread_names
+from data_scripts.chats.turns import find_repliers, make_turns
 from data_scripts.schemas import MESSAGE_SCHEMA
 
 
