@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from data_scripts.files.errors import InputError, refuse_url
 from data_scripts.files.folders import RECORD
 from data_scripts.files.storage import CANNOT_WRITE, LOCK
-from data_scripts.public_datasets import public_name
 
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy, which has a folder per configuration
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+")
@@ -35,14 +34,13 @@ def parse_hub_name(source: str) -> HubName:
 
 
 def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it looks like a path, or its first folder exists.
+    """Whether a source is a path and not a Hub id: it looks like one (data/NAME does), or its first folder exists.
 
     Raises:
         InputError: it is a URL.
     """
     refuse_url(source)
-    is_local = source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
-    return is_local or public_name(source) is not None
+    return source.startswith(("/", ".", "~", "data/")) or Path(source.partition("/")[0]).exists()
 
 
 def is_hub_name(source: str, suffixes: Collection[str]) -> bool:
