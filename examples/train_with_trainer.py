@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, Trainer, TrainingArguments
 
 import modeling_convsim  # noqa: F401  (registers the models)
-from data_scripts.files.datasets import load_pairs
+from data_scripts.loading import load_pairs
 from data_scripts.sample import FOLDER
 from trainer.shipped import base_model
 

@@ -11,7 +11,7 @@ import torch
 from accelerate.state import AcceleratorState
 from transformers import AutoModelForPreTraining, PreTrainedTokenizerFast
 
-from data_scripts.files.datasets import load_pairs
+from data_scripts.loading import load_pairs
 from data_scripts.sample import FOLDER
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from tests.modeling_convsim.tiny_models import build

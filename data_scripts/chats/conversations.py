@@ -22,7 +22,7 @@ from data_scripts.clean.filters import (
     loss_warning,
 )
 from data_scripts.clean.measures import measure, measure_language
-from data_scripts.files.dataset_folders import Report, format_table, start_report
+from data_scripts.dataset_folders import Report, format_table, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, count_values, first_rule, removal_rules
-from data_scripts.files.dataset_folders import Report
+from data_scripts.dataset_folders import Report
 from data_scripts.schemas import PAIR_SCHEMA
 
 if TYPE_CHECKING:

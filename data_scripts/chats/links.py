@@ -6,7 +6,7 @@ import ibis.expr.types as ir
 import numpy as np
 
 from data_scripts.clean.filters import PAIR
-from data_scripts.files.dataset_folders import Report
+from data_scripts.dataset_folders import Report
 from data_scripts.pairs.engines import materialize
 
 LOST = "message answered is not there"

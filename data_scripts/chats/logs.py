@@ -19,8 +19,9 @@ from data_scripts.chats.tables import COLUMN_NAMES, read_table
 from data_scripts.files.command_line import disk_path
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.hub import is_hub_name
-from data_scripts.files.records import DELIMITED, FORMS, HUB_HELP, check_records
+from data_scripts.files.records import DELIMITED, FORMS, check_records
 from data_scripts.files.texts import UNPACK, UTF8, check_encoding
+from data_scripts.loading import HUB_HELP
 from data_scripts.pairs.options import add_context_argument
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

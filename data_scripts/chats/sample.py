@@ -21,8 +21,9 @@ from typing import BinaryIO
 from data_scripts.files.delimited import TABS, Columns
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_values import Streamed
-from data_scripts.files.records import DELIMITED, Records, form_of, hub_records, read_records
+from data_scripts.files.records import DELIMITED, Records, form_of, read_records
 from data_scripts.files.texts import CONVERT, UTF8, TextFile
+from data_scripts.loading import hub_records
 
 SAMPLE_BYTES, SAMPLE_LINES = 1 << 16, 200  # of the text from which a format, an encoding or a delimiter is detected
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}

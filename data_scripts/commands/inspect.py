@@ -29,7 +29,7 @@ from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_u
 from data_scripts.chats.tables import find_columns
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
-from data_scripts.files.dataset_folders import Report, format_table
+from data_scripts.dataset_folders import Report, format_table
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.records import Record
 from data_scripts.pairs.options import CONTEXT, check_context

@@ -30,13 +30,13 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.leakage import LeakedRows, text_columns
+from data_scripts.dataset_folders import write_report
 from data_scripts.files.command_line import add_output_argument, disk_path
-from data_scripts.files.dataset_folders import write_report
-from data_scripts.files.datasets import existing_folder
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import resolve_links
+from data_scripts.loading import existing_folder
 from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
     # Imported here, so that --help does not wait for them.
-    from data_scripts.files.dataset_folders import write_dataset_card
+    from data_scripts.dataset_folders import write_dataset_card
     from data_scripts.files.hub import read_licenses
 
     with new_folder(args.output, args.overwrite) as (folder, _):

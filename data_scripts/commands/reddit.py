@@ -32,16 +32,15 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import PAIR, Filters, filter_settings
+from data_scripts.dataset_folders import format_table, start_report
 from data_scripts.files.command_line import whole_number
-from data_scripts.files.dataset_folders import format_table, start_report
-from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.parquet import UNREADABLE
-from data_scripts.files.records import HUB_HELP
 from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
 from data_scripts.files.texts import UNPACK, BrokenLines, check_file
+from data_scripts.loading import HUB_HELP, HubDataset
 from data_scripts.pairs.options import (
     PairOptions,
     add_context_argument,

@@ -8,7 +8,7 @@ file that is one object is held completely, except for its `streamed` list.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from data_scripts.files.delimited import TABS, Columns, csv_lines, tsv_lines
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import hub_errors
 from data_scripts.files.json_values import (
     JSON_LINES,
     Streamed,
@@ -38,17 +37,12 @@ from data_scripts.files.texts import (
 )
 
 if TYPE_CHECKING:
-    from datasets import ClassLabel, Dataset, IterableDataset
     from pyarrow import RecordBatch
 
 DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 SAMPLE_RECORDS = 200
 BATCH_ROWS = 1_000  # of a Parquet file that are held in memory
-HUB_HELP = (
-    "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
-    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
-)
 
 Record = dict[str, Any]
 Rows = Iterator[tuple[str, Record]]  # (location, record)
@@ -242,46 +236,6 @@ def _batch_records(batch: RecordBatch, path: Path, before: int, broken: BrokenLi
         return
     for row, record in enumerate(records, start=before + 1):
         yield f"{path}: row {row}", record
-
-
-def hub_records(source: str) -> Records:
-    """The records of all splits of a dataset on the Hub, which are streamed."""
-    # Imported here, so that files are read without pyarrow.
-    from data_scripts.files.datasets import HubDataset
-
-    dataset = HubDataset(source)
-    columns = list(dataset.features)
-
-    def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
-        streams = dataset.stream(name for name in columns if name in needed)
-        for split, stream in streams.items():
-            yield from dataset_rows(stream, f"{source}, split {split}")
-
-    return Records(source, columns, True, [record for _, record in _first(rows(columns, BrokenLines()))], rows)
-
-
-def dataset_rows(
-    rows: Dataset | IterableDataset, location: str, labels: Mapping[str, ClassLabel] | None = None
-) -> Rows:
-    """The rows of a split of a dataset, with their locations.
-
-    Args:
-        rows: the split.
-        location: its name.
-        labels: columns whose values are replaced by their names; -1 stays.
-
-    Raises:
-        InputError: the Hub does not give them, or a value cannot be read: it is not UTF-8, or a time after 9999.
-    """
-    number, size = 0, getattr(rows, "num_rows", None)
-    with hub_errors(location), tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=location) as bar:
-        for batch in rows.iter(BATCH_ROWS):
-            for name, label in (labels or {}).items():
-                batch[name] = [each if each is None or each < 0 else label.int2str(each) for each in batch[name]]
-            for values in zip(*batch.values(), strict=True):
-                number += 1
-                yield f"{location}, row {number}", dict(zip(batch, values, strict=True))
-            bar.update(number - bar.n)
 
 
 def _json_records_of(path: Path, values: Values, head: Values | None = None) -> Records:

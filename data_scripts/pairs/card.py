@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from data_scripts.files.dataset_folders import configs, license_section
+from data_scripts.dataset_folders import configs, license_section
 from data_scripts.files.hub import code_span, escape_text
 from data_scripts.pairs.sorted_pairs import Counts
 

@@ -15,7 +15,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from data_scripts.files.dataset_folders import FIRST_LINES, Report, format_table, write_report
+from data_scripts.dataset_folders import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import upload
 from data_scripts.files.parquet import BatchWriter, parquet_writer

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_scripts.clean.masking import mask_personal_data, mask_text
-from data_scripts.files.dataset_folders import FIRST_LINES, Report
+from data_scripts.dataset_folders import FIRST_LINES, Report
 
 # Kinds of messages that were left out which hold a value of the data, and the values that say nothing about people.
 _VALUE_KINDS = {"role": ("system", "tool", "function", "developer"), "type": (), "subtype": ()}

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import DatasetDict
 
-    from data_scripts.files.dataset_folders import Report
+    from data_scripts.dataset_folders import Report
     from data_scripts.files.records import Rows
-    from data_scripts.files.rows import ColumnNames
     from data_scripts.files.texts import BrokenLines
+    from data_scripts.rows import ColumnNames
 
 ALIASES = {"snli": "nli"}  # another name of a command
 
@@ -85,7 +85,7 @@ class Kind:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command."""
         from data_scripts.files.command_line import add_output_argument
-        from data_scripts.files.rows import SOURCE_HELP
+        from data_scripts.rows import SOURCE_HELP
 
         nargs = "+" if self.several else None
         parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=self.source_help or SOURCE_HELP)
@@ -104,7 +104,7 @@ class Kind:
         Raises:
             InputError: a source cannot be read, the output cannot be written, or --license is not a license id.
         """
-        from data_scripts.files.dataset_folders import add_broken_lines, format_table, write_dataset_card, write_report
+        from data_scripts.dataset_folders import add_broken_lines, format_table, write_dataset_card, write_report
         from data_scripts.files.folders import new_folder
         from data_scripts.files.hub import check_license, is_path
         from data_scripts.files.texts import BrokenLines
@@ -132,11 +132,11 @@ class Kind:
         import pyarrow.parquet as pq
         from datasets import Dataset, DatasetDict
 
-        from data_scripts.files.dataset_folders import split_file
-        from data_scripts.files.datasets import load_columns
+        from data_scripts.dataset_folders import split_file
         from data_scripts.files.folders import has_record
         from data_scripts.files.hub import is_path
         from data_scripts.files.texts import BrokenLines
+        from data_scripts.loading import load_columns
 
         if is_path(source) and has_record(Path(source), "dataset"):
             return load_columns(source, tuple(self.schema.names))
@@ -162,7 +162,7 @@ class Kind:
         Returns:
             Name of a part -> its source and its counts.
         """
-        from data_scripts.files.dataset_folders import split_file
+        from data_scripts.dataset_folders import split_file
         from data_scripts.files.parquet import BatchWriter, parquet_writer
         from data_scripts.schemas import features
 
@@ -190,8 +190,8 @@ class Kind:
 
     def _read(self, source: str, broken: BrokenLines, cached: bool) -> list[Part]:
         """The parts of a source; the splits whose names begin with train are joined."""
-        from data_scripts.files.datasets import rename_splits
-        from data_scripts.files.rows import read_rows
+        from data_scripts.loading import rename_splits
+        from data_scripts.rows import read_rows
         from data_scripts.schemas import SPLITS
 
         options: dict[str, Any] = {"optional": self.optional, "label_names": self.label_names, "cached": cached}
@@ -216,7 +216,7 @@ def _characters(row: tuple[Any, ...]) -> int:
 
 def _load_evaluation(name: str, source: str) -> DatasetDict:
     """Load a source with the command of this name, or as a table."""
-    from data_scripts.files.datasets import load_columns
+    from data_scripts.loading import load_columns
 
     name = ALIASES.get(name, name)
     if name not in {module.name for module in pkgutil.iter_modules(__path__)}:

@@ -18,9 +18,9 @@ from typing import Any
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Rows, form_of
-from data_scripts.files.rows import SOURCE_HELP
 from data_scripts.files.texts import text_lines
 from data_scripts.public import Kind, Part
+from data_scripts.rows import SOURCE_HELP
 from data_scripts.schemas import BOOK_SCHEMA
 
 BOOK = "=== "

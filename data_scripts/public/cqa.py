@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from data_scripts.files.documents import xml_events
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Rows
-from data_scripts.files.rows import SOURCE_HELP, ColumnNames
 from data_scripts.files.texts import find_file, text_lines
 from data_scripts.public import Kind, Part
+from data_scripts.rows import SOURCE_HELP, ColumnNames
 from data_scripts.schemas import CQA_SCHEMA
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.rows import ColumnNames
 from data_scripts.public import Kind, Part
+from data_scripts.rows import ColumnNames
 from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA
 
 COLUMN_NAMES: ColumnNames = {

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.rows import ColumnNames
 from data_scripts.public import Kind, Part
+from data_scripts.rows import ColumnNames
 from data_scripts.schemas import PARAPHRASE_SCHEMA
 
 _NUMBERED = ("question", "text", "caption", "title", "body", "post")

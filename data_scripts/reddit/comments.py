@@ -21,12 +21,12 @@ from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.files.command_line import end_with_parent
-from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
 from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.storage import lock_inside, locked, readable, remove_temporary_files
 from data_scripts.files.texts import BrokenLines, read_blocks
+from data_scripts.loading import HubDataset
 from data_scripts.reddit.dumps import (
     DUMP_FORMS,
     DumpParser,

@@ -4,7 +4,7 @@ import ibis
 import ibis.expr.types as ir
 
 from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, count_values, first_rule, removal_rules
-from data_scripts.files.dataset_folders import Report
+from data_scripts.dataset_folders import Report
 from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 from data_scripts.pairs.engines import materialize
 from data_scripts.schemas import PAIR_SCHEMA

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.datasets import load_pairs
+from data_scripts.loading import load_pairs
 from tests.data_scripts.reddit.test_reddit import comment
 
 CHAT = "id,thread,speaker,text\n" + "".join(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from data_scripts.files.datasets import load_columns
+from data_scripts.loading import load_columns
 from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.encoders.protocol import SentenceEncoder

@@ -15,9 +15,9 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from pandas.util import hash_array
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
-from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import is_path, parse_hub_name
+from data_scripts.loading import load_columns, load_pairs
 from data_scripts.public.captions import load_captions, one_caption_a_row
 from data_scripts.public.cqa import load_cqa
 from data_scripts.public.nli import load_nli

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 from tqdm import tqdm
 
 from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable, whole_number
-from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable, new_folder
+from data_scripts.loading import load_pairs
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
+from data_scripts.loading import load_pairs
 from data_scripts.public.stsb import load_stsb
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import cosine

@@ -18,7 +18,7 @@ import pytest
 from data_scripts.__main__ import main
 from data_scripts.commands import download
 from data_scripts.commands.download import unpack_members
-from data_scripts.files.datasets import load_columns, load_pairs
+from data_scripts.loading import load_columns, load_pairs
 from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
 
 NLI = "premise\thypothesis\tlabel\nA cat naps.\tAn animal naps.\tentailment\n"

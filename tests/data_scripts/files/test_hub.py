@@ -8,9 +8,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
-from data_scripts.files.datasets import HubDataset, assign_splits, load_columns, rename_splits
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubName, code_span, escape_text, is_hub_name, parse_hub_name
+from data_scripts.loading import HubDataset, assign_splits, load_columns, rename_splits
 
 
 @pytest.mark.parametrize(

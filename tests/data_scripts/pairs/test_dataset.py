@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
+from data_scripts.loading import load_pairs
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.dataset import join_parts, write_pairs, write_part
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_output_arguments

@@ -10,7 +10,7 @@ import pytest
 from datasets import DatasetDict, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.files.datasets import load_pairs
+from data_scripts.loading import load_pairs
 from data_scripts.public.nli import load_nli
 from data_scripts.public.stsb import load_stsb
 from data_scripts.sample import FOLDER

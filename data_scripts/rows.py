@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.datasets import HubDataset, find_split, load_columns
 from data_scripts.files.delimited import TABS
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import is_path
-from data_scripts.files.records import HUB_HELP, Records, Rows, check_records, dataset_rows, form_of, read_records
+from data_scripts.files.records import Records, Rows, check_records, form_of, read_records
 from data_scripts.files.texts import BrokenLines
+from data_scripts.loading import HUB_HELP, HubDataset, dataset_rows, find_split, load_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

@@ -7,22 +7,30 @@ imported where it is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from tqdm import tqdm
 
 from data_scripts.files.errors import InputError, refuse_url
 from data_scripts.files.hub import CONVERTED, HubName, dataset_problem, hub_errors, is_path, parse_hub_name
+from data_scripts.files.records import BATCH_ROWS, SAMPLE_RECORDS, Records, Rows
+from data_scripts.files.texts import BrokenLines
 from data_scripts.public_datasets import how_to_build
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
+    from datasets import ClassLabel, Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
 
 
+HUB_HELP = (
+    "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
+    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
+)
 SPLIT_COLUMN = "split"
 BLOCK_BYTES = 1 << 14  # that are read beyond a part of a column if others hold images or the like
 
@@ -117,6 +125,45 @@ class HubDataset:
                 options["storage_options"] = {"hf": {"block_size": BLOCK_BYTES}}
             streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
         return {name: rows.select_columns(columns) for name, rows in streams.items()}
+
+
+def hub_records(source: str) -> Records:
+    """The records of all splits of a dataset on the Hub, which are streamed."""
+    dataset = HubDataset(source)
+    columns = list(dataset.features)
+
+    def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
+        streams = dataset.stream(name for name in columns if name in needed)
+        for split, stream in streams.items():
+            yield from dataset_rows(stream, f"{source}, split {split}")
+
+    return Records(
+        source, columns, True, [record for _, record in islice(rows(columns, BrokenLines()), SAMPLE_RECORDS)], rows
+    )
+
+
+def dataset_rows(
+    rows: Dataset | IterableDataset, location: str, labels: Mapping[str, ClassLabel] | None = None
+) -> Rows:
+    """The rows of a split of a dataset, with their locations.
+
+    Args:
+        rows: the split.
+        location: its name.
+        labels: columns whose values are replaced by their names; -1 stays.
+
+    Raises:
+        InputError: the Hub does not give them, or a value cannot be read: it is not UTF-8, or a time after 9999.
+    """
+    number, size = 0, getattr(rows, "num_rows", None)
+    with hub_errors(location), tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=location) as bar:
+        for batch in rows.iter(BATCH_ROWS):
+            for name, label in (labels or {}).items():
+                batch[name] = [each if each is None or each < 0 else label.int2str(each) for each in batch[name]]
+            for values in zip(*batch.values(), strict=True):
+                number += 1
+                yield f"{location}, row {number}", dict(zip(batch, values, strict=True))
+            bar.update(number - bar.n)
 
 
 def _is_media(feature: Any) -> bool:
