@@ -11,6 +11,7 @@ from datasets import Dataset, load_dataset
 from data_scripts.__main__ import main
 from data_scripts.clean.leakage import remove_leaked
 from data_scripts.clean.text import normalize_text
+from data_scripts.files.folders import write_record
 from data_scripts.public import load_evaluation_texts
 from trainer.data.datasets import load_run_data
 
@@ -265,6 +266,7 @@ def test_captions_are_counted_and_removed_as_in_a_training_run(tmp_path):
         train["captions"].append([f"Caption {draw.randrange(3_000)}." for _ in range(draw.randrange(6))])
     train["captions"][7] = None
     captions = write(tmp_path / "images", train=train)
+    write_record(tmp_path / "images", "dataset")
     pair = {
         "sentence1": [f"caption, {number}" for number in range(0, 3_000, 40)],
         "score": [5.0] * 75,
