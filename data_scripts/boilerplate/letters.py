@@ -262,16 +262,20 @@ def _is_signature(line: str, names: Names) -> bool:
 
 def _name_addressed(text: str, names: Names) -> str:
     """Replace the names of speakers who are addressed, and in "Thanks Tunde," all capitalized words."""
+    position = 0
+    while match := _ADDRESS.search(text, position):
+        position = match.start() + 1  # within what is no name, an address may begin: "ok, thanks Tunde."
+        if _is_name(match, names):
+            text = f"{text[: match.start('name')]}{NAME}{text[match.end() :]}"
+            position = match.start("name") + len(NAME)
+    return text
 
-    def replace(match: re.Match[str]) -> str:
-        said = match["name"].removeprefix(match["title"] or "")
-        is_name = names.is_named(said) or (match["title"] is not None and names.knows(said))
-        if match[0].startswith(","):
-            is_name = (
-                is_name and text[: match.start()].split()[-1].islower() and _END.match(text, match.end()) is not None
-            )
-        elif match["thanks"]:
-            is_name = is_name or all(map(_may_be_name, said.split()))
-        return match[0].removesuffix(match["name"]) + NAME if is_name else match[0]
 
-    return _ADDRESS.sub(replace, text)
+def _is_name(match: re.Match[str], names: Names) -> bool:
+    """Whether a match of `_ADDRESS` has a name."""
+    said = match["name"].removeprefix(match["title"] or "")
+    is_known = names.is_named(said) or (match["title"] is not None and names.knows(said))
+    if match[0].startswith(","):
+        before = match.string[: match.start()].split()[-1]
+        return is_known and before.islower() and _END.match(match.string, match.end()) is not None
+    return is_known or (match["thanks"] is not None and all(map(_may_be_name, said.split())))

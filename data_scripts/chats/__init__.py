@@ -12,6 +12,6 @@ cleaning       strips stored messages of salutations and signatures
 automatic      finds messages that a program sends, which are left out
 joining        makes pairs of stored messages: turns, answers, filters
 turns          joins messages to turns, and finds the turn that each one answers
-links          says why replies name messages that are not there
+links          reads reply links with another prefix than the ids; says what to do about those that lead nowhere
 threads        names threads for pairs that have none
 """

@@ -79,7 +79,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
     # Imported here, so that --help does not wait for them.
     from data_scripts.chats.links import explain_lost_links
     from data_scripts.pairs.dataset import write_pairs
-    from data_scripts.pairs.engines import connect, read_parquet
+    from data_scripts.pairs.engines import connect
 
     filters = read_filters(options, options.keep_salutations)
     check_context(options.context)
@@ -96,7 +96,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
             )
         report = _start_report(files, logs, options, filters)
         pairs = join_logs(stored, database, scratch, filters, report, options.repliers, options.context)
-        lost = explain_lost_links(read_parquet(database, [scratch / MESSAGES_FILE]), report) if stored[0] else None
+        lost = explain_lost_links(report)
         if lost and not (report["kept turns"][PAIR] or stored[1]):
             raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
         if lost:

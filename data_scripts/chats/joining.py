@@ -70,11 +70,15 @@ def _message_pairs(
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
+    from data_scripts.chats.links import READ_WITHOUT_PREFIX, read_without_prefixes
     from data_scripts.chats.turns import check_repliers
     from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 
     check_repliers(messages, repliers)
+    messages, read_anew = read_without_prefixes(messages)
     messages = _leave_out_automatic(messages, filters, report)
+    if read_anew:
+        report["messages"][READ_WITHOUT_PREFIX] = read_anew
     turns = _filter_turns(messages, filters, report)
     has_links = messages.parent.notnull().any().to_pyarrow().as_py()
     names, is_divided = _name_threads(turns, scratch, may_divide=not has_links)

@@ -160,7 +160,7 @@ def _read_beginning(log: ChatLog, stated: list[str], filters: Filters, context: 
     """Make pairs of the first messages of a log, in a folder for temporary files."""
     # Imported here, so that --help does not wait for it.
     from data_scripts.chats.links import explain_lost_links
-    from data_scripts.pairs.engines import connect, read_parquet
+    from data_scripts.pairs.engines import connect
 
     report: Report = {}
     with tempfile.TemporaryDirectory() as name:
@@ -171,7 +171,7 @@ def _read_beginning(log: ChatLog, stated: list[str], filters: Filters, context: 
             table = join_logs(stored, database, scratch, filters, report, stated, context)
             lost = None
             if stored[0] and sum(stored) < MESSAGES:  # else, messages that are not there may follow
-                lost = explain_lost_links(read_parquet(database, [scratch / MESSAGES_FILE]), report)
+                lost = explain_lost_links(report)
             columns = [name for name in table.columns if name != "context"]
             table = table.group_by(columns).agg(context=table.context.min())
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()

@@ -140,6 +140,8 @@ NAMED = [
     ("Thanks for it, Tunde Bello.", "Thanks for it, {name}."),
     ("Yes Mrs Okafor, it left", "Yes {name}, it left"),
     ("It left, marta", "It left, {name}"),
+    ("alright, thanks tunde", "alright, thanks {name}"),
+    ("Cheers, Tunde!", "Cheers, {name}!"),
     ("It left, Anne-Marie!", "It left, {name}!"),
     ("It left, Siobhán O'Neill.", "It left, {name}."),
     ("It left, tom9.", "It left, {name}."),
