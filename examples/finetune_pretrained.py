@@ -10,7 +10,7 @@ from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.files.errors import InputError
-from trainer.command_line import build_arguments
+from trainer.settings import build_settings
 from trainer.training.train import train
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     try:
         prepare_conversations([options.log], ConversationOptions(overwrite=True), options.output / "pairs")
         results = train(
-            build_arguments(
+            build_settings(
                 initialize_from=options.model,
                 pairs=[str(options.output / "pairs")],
                 tasks={"response_prediction": 1.0},

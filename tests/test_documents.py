@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.forking import run_python
-from trainer.command_line import parse_arguments
+from trainer.settings import parse_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
@@ -92,7 +92,7 @@ def test_a_training_command_has_valid_settings(command: str, monkeypatch: pytest
     preset, *options = words[words.index("train" if words[0] == "convsim" else "trainer/run.py") + 1 :]
     options = [word for word in options if word != "…"]
     if words[0] == "convsim" or (preset.endswith(".yaml") and Path(preset).parent.name):
-        parse_arguments([preset, *(options if options[-1:] != ["--pairs"] else [])])
+        parse_settings([preset, *(options if options[-1:] != ["--pairs"] else [])])
 
 
 OTHERS = [text for text in commands() if "python -m" in text or ("convsim" in text and "convsim train" not in text)]

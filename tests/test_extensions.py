@@ -55,8 +55,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
         "extensions": [str(EXTENSIONS / "rhymes_task.py"), str(EXTENSIONS / "bow_encoder.py")],
         "model_type": "bow",
         "tasks": {"rhymes": 1},
-        "rhymes": str(data),
-        "rhyme_scale": 2.0,
+        "task_options": {"rhymes": str(data), "rhyme_scale": 2.0},
         "learning_rate": 1.0,
         "max_steps": 30,
         "batch_size": 16,
@@ -66,7 +65,6 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
         "output_dir": str(folder),
         "cache_dir": str(tmp_path / "cache"),
         "mixed_precision": "no",
-        "device": "cpu",
     }
     preset.write_text(yaml.safe_dump(options))
     monkeypatch.setattr(sys, "argv", ["trainer/run.py", str(preset)])

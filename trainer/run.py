@@ -4,8 +4,7 @@ import logging
 import sys
 
 from data_scripts.files.command_line import run_stoppable
-from trainer.command_line import USAGE, parse_arguments
-from trainer.preset_files import list_presets
+from trainer.settings import USAGE, list_presets, parse_settings
 
 
 def main() -> int:
@@ -13,7 +12,7 @@ def main() -> int:
 
     SIGTERM, SIGHUP and SIGINT (Ctrl-C) save a checkpoint and end the run with the exit code 128 + signal.
 
-    Without arguments, list the presets.
+    Without settings, list the presets.
     """
     return run_stoppable(_run)
 
@@ -25,16 +24,16 @@ def _run() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("accelerate", "datasets", "gensim", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    arguments = parse_arguments(sys.argv[1:])
+    settings = parse_settings(sys.argv[1:])
     # These import torch, which --help does not need.
-    if arguments.adapt:
+    if settings.adapt:
         from trainer.adapt.adaptation import adapt
 
-        adapt(arguments)
+        adapt(settings)
     else:
         from trainer.training.train import train
 
-        train(arguments)
+        train(settings)
     return 0
 
 

@@ -37,14 +37,13 @@ from trainer.adapt.adaptation import Adapted, adapt
 from trainer.adapt.chats import MOST_TOKENS
 from trainer.adapt.comparison import PEER
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
-from trainer.command_line import parse_arguments
-from trainer.data.dev_split import thread_numbers
+from trainer.data.datasets import thread_numbers
 from trainer.data.tokenizer import train_tokenizer
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import Queries, build_queries, rank, score, standard_error
 from trainer.export.static_export import StaticEncoder
-from trainer.preset_files import PRESETS
+from trainer.settings import PRESETS, parse_settings
 
 # Of `conversations/pairs` in the real data: those in no training data of model_cards/base.
 DOMAINS = ("dailydialog", "dream", "empathetic_dialogues", "scotus_oral_arguments")
@@ -84,7 +83,7 @@ def _adapt(
     words += ["--cache_dir", str(folder / "cache"), "--final_split", "dev"]
     words += [] if base else ["--max_tokens", str(MOST_TOKENS if material.real else 16)]
     words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-    return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]), beside=str(beside) if beside else None)
+    return adapt(parse_settings([str(PRESETS / "adapt.yaml"), *words]), beside=str(beside) if beside else None)
 
 
 def _score(encoder: Encoder, queries: Queries) -> Scores:

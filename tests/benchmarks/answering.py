@@ -25,7 +25,7 @@ from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
 from trainer.adapt.context import TurnWeights, add_turns, score_by
 from trainer.adapt.suggestions import RIGHT_COSINE, Weights, choose_weights, suggest_by_weights
-from trainer.data.dev_split import thread_numbers
+from trainer.data.datasets import thread_numbers
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.response_prediction import contexts_of
 

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from transformers import CONFIG_MAPPING, AutoConfig
 
-from trainer.command_line import parse_arguments
-from trainer.evaluation.results import read_settings
 from trainer.publish.model_card import render_card
-from trainer.publish.training_data import example_id
+from trainer.publish.provenance import example_id
+from trainer.runs import Run
+from trainer.settings import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 CARDS = ROOT / "model_cards"
@@ -302,10 +302,10 @@ def card(name: str) -> str:
     """The card of a folder of model_cards, from its results and settings."""
     folder = CARDS / name
     if name == "base":
-        settings, config = read_settings(folder / "config.yaml"), AutoConfig.from_pretrained(folder)
+        settings, config = Run(folder).settings, AutoConfig.from_pretrained(folder)
         model_id, about = f"model_cards/{name}", ""
     else:
-        settings = asdict(parse_arguments([str(folder / "preset.yaml")]))
+        settings = asdict(parse_settings([str(folder / "preset.yaml")]))
         config = CONFIG_MAPPING[f"convsim_{settings['model_type']}"](**settings["model_config"])
         model_id = example_id(folder)
         start = settings["initialize_from"]

@@ -19,9 +19,8 @@ from tests.benchmarks.adapting import base_of, prepare_synthetic, read_pairs
 from tests.benchmarks.material import REAL_DATA, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
 from trainer.adapt.adaptation import adapt
-from trainer.command_line import parse_arguments
-from trainer.data.dev_split import thread_numbers
-from trainer.preset_files import PRESETS
+from trainer.data.datasets import thread_numbers
+from trainer.settings import PRESETS, parse_settings
 
 # Of `conversations/pairs` in the real data: replies that recur, and replies that hardly do.
 DOMAINS = ("taskmaster", "dailydialog")
@@ -53,7 +52,7 @@ def _run(material: Material, domain: str, pairs: int, number: int) -> dict[str, 
         words = ["--initialize_from", str(base_of(material)), "--pairs", str(data), "--output_dir", f"{folder}/run"]
         words += ["--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-        part = adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words])).results["adaptation"]
+        part = adapt(parse_settings([str(PRESETS / "adapt.yaml"), *words])).results["adaptation"]
     result = {"adapted": part["adapted"], "part": part}
     file.write_text(json.dumps(result), encoding="utf-8")
     return result

@@ -17,8 +17,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
-from trainer.command_line import parse_arguments
-from trainer.preset_files import PRESETS
+from trainer.settings import PRESETS, parse_settings
 from trainer.training.train import train
 
 K = 10
@@ -35,7 +34,7 @@ def prepare(material: Material) -> Values:
     words = ["--pairs", str(material.pairs), "--output_dir", str(folder / "run"), "--trackers", "none"]
     if not material.real:
         words += ["--max_steps", "20", "--eval_every", "20", "--vocab_size", str(material.words), "--batch_size", "64"]
-    train(parse_arguments([str(PRESETS / "reddit_dan.yaml"), "--overwrite", "true", *words]))
+    train(parse_settings([str(PRESETS / "reddit_dan.yaml"), "--overwrite", "true", *words]))
     encoder = Encoder.from_pretrained(folder / "run" / "model", "cpu")
     texts = _texts(material, material.replies + material.queries)
     queries = encoder.encode(texts[material.replies :], side="query")

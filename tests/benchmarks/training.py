@@ -18,9 +18,9 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.modeling_transformer import ConvSimTransformerConfig, ConvSimTransformerModel
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
-from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
-from trainer.hardware import start_accelerator
+from trainer.processes import start_accelerator
+from trainer.settings import build_settings
 from trainer.training.context import RunContext
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.loop import TrainingLoop
@@ -110,7 +110,7 @@ def gpu_transformer(material: Material) -> Values:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     loop, model = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
-        device=device, mixed_precision="bf16",
+        mixed_precision="bf16",
     )  # fmt: skip
 
     def step(index: int) -> None:
@@ -155,7 +155,7 @@ def _start(
     **options: Any,
 ) -> tuple[TrainingLoop, ConvSimForMultitask]:
     """Build the loop of a run and its model as `trainer.training.train` does, without evaluation or saving."""
-    arguments = build_arguments(
+    arguments = build_settings(
         model_type=model_type,
         model_config=config,
         tokenizer=str(material.tokenizer_folder(words)),
@@ -170,7 +170,7 @@ def _start(
         batch_size=batch_size,
         trackers=["none"],
         output_dir=tempfile.gettempdir(),
-        **({"device": "cpu"} | options),
+        **options,
     )
     accelerator = start_accelerator(arguments)
     data = load_run_data(arguments)

@@ -1,16 +1,15 @@
 """A task in one file outside of the package, with its dataset and its evaluator: rhymes get similar embeddings."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
 from data_scripts.loading import load_columns
-from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import CardEntry, EvaluationInputs, Evaluator, register_evaluator
+from trainer.settings import Settings
 from trainer.tasks import Task, TaskInputs, register_task
 from trainer.tasks.encoding import embed_batch, pack
 
@@ -24,25 +23,18 @@ def load_rhymes(source: str) -> Any:
 register_dataset_kind(DatasetKind("rhymes", load_rhymes, COLUMNS, is_joined=True, evaluation_columns=COLUMNS))
 
 
-@dataclass
-class RhymesOptions(Arguments):
-    rhymes: str | None = option(None, "folder or Hub id of rhymes")
-    rhyme_scale: float = option(1.0, "factor of the loss", above=0)
-
-
 @register_task
 class Rhymes(Task):
     name = "rhymes"
     label = "rhymes"
     card_line = "Rhymes: give two lines that rhyme similar embeddings, squared distance."
-    Options = RhymesOptions
     required_option = "rhymes"
     datasets = ("rhymes",)
 
     @classmethod
-    def build(cls, options: RhymesOptions, inputs: TaskInputs) -> dict[str, Task]:
+    def build(cls, settings: Settings, inputs: TaskInputs) -> dict[str, Task]:
         columns = inputs.tokenize(inputs.data.training["rhymes"], list(COLUMNS))
-        return {cls.name: cls(options, *columns.values())}
+        return {cls.name: cls(settings, *columns.values())}
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -55,7 +47,7 @@ class Rhymes(Task):
         hypothesis = {key.removeprefix("hypothesis_"): value for key, value in batch.items() if "hypothesis" in key}
         first = {key: value for key, value in batch.items() if "hypothesis" not in key}
         distance = (embed_batch(model, first, None) - embed_batch(model, hypothesis, None)).square().sum(dim=1).mean()
-        return self.options.rhyme_scale * distance, {"distance": distance.detach()}
+        return self.settings.task_options["rhyme_scale"] * distance, {"distance": distance.detach()}
 
 
 def evaluate_rhymes(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:

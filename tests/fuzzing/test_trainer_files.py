@@ -14,9 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from tests.fuzzing.strategies import json_values, texts
-from trainer.command_line import parse_arguments
 from trainer.data.word_vectors import read_word_vectors
-from trainer.evaluation.results import flatten, format_table, merge_results, read_run_results
+from trainer.evaluation.results import flatten, format_table, merge_results
+from trainer.runs import Run
+from trainer.settings import parse_settings
 
 QUICKSTART = yaml.safe_load(Path("trainer/presets/quickstart.yaml").read_text(encoding="utf-8"))
 # fmt: off
@@ -48,7 +49,7 @@ def write(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("content", YAML, ids=lambda content: content[:20].encode("unicode_escape").decode())
 def test_strange_yaml(tmp_path: Path, content: str) -> None:
     path = write(tmp_path / "preset.yaml", content)
-    accepts(lambda: parse_arguments([str(path)]), path)
+    accepts(lambda: parse_settings([str(path)]), path)
 
 
 @given(changes=st.dictionaries(st.sampled_from(sorted(QUICKSTART)), json_values(), max_size=2))
@@ -56,10 +57,10 @@ def test_a_preset_with_values_of_any_type_is_refused_or_can_be_written_and_read_
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     path = write(tmp_path / "preset.yaml", json.dumps({**QUICKSTART, **changes}))
-    if accepts(lambda: parse_arguments([str(path)]), path):
-        arguments = parse_arguments([str(path)])
+    if accepts(lambda: parse_settings([str(path)]), path):
+        arguments = parse_settings([str(path)])
         path.write_text(yaml.safe_dump(vars(arguments), allow_unicode=True), encoding="utf-8")
-        assert parse_arguments([str(path)]) == arguments or "nan" in path.read_text(encoding="utf-8").lower()
+        assert parse_settings([str(path)]) == arguments or "nan" in path.read_text(encoding="utf-8").lower()
 
 
 PARTS = st.sampled_from(["stsb", "snli", "response_prediction", "run", "sts", "cqa", "leakage", "export", "seeds", "x"])
@@ -71,8 +72,8 @@ NUMBERS = st.dictionaries(
 @given(results=st.dictionaries(PARTS, NUMBERS | json_values(), max_size=3) | json_values())
 def test_results(tmp_path: Path, results: Any) -> None:
     path = write(tmp_path / "results.json", json.dumps(results))
-    if accepts(lambda: read_run_results(path), path):
-        read = read_run_results(path)
+    if accepts(lambda: Run(tmp_path).results, path):
+        read = Run(tmp_path).results
         assert flatten(merge_results(read, read)) == flatten(read) or "nan" in json.dumps(results).lower()
         format_table(read)
 

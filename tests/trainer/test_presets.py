@@ -16,10 +16,9 @@ from modeling_convsim import ENCODERS, Encoder
 from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.tiny_datasets import write_datasets
 from trainer import run
-from trainer.arguments import Arguments
-from trainer.command_line import parse_arguments
 from trainer.data.datasets import DATASET_KINDS
-from trainer.tasks import TASKS, trained_tasks
+from trainer.settings import Settings, parse_settings, trained_tasks
+from trainer.tasks import TASKS
 
 PRESETS = sorted((Path(run.__file__).parent / "presets").glob("*.yaml"))
 STEPS = 4  # the last step is in the late part of the schedule, if the preset has one
@@ -45,7 +44,6 @@ TINY_RUN: dict[str, Any] = {
     "late_batch_size": 24,
     "mini_batch_size": 8,
     "trackers": ["none"],
-    "device": "cpu",
 }
 TEACHER = "quickstart"  # the preset whose tiny model replaces these:
 MINI_LM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -53,33 +51,33 @@ TEACHERS = ("model_cards/base", MINI_LM)
 
 
 @pytest.fixture(scope="module")
-def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Arguments, Path]]:
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Settings, Path]]:
     """Trains each preset once, after the presets whose models it needs; returns its settings and its folder."""
     folder = tmp_path_factory.mktemp("presets")
     datasets = write_datasets(folder / "data") | {"backbone": str(save_backbone(folder / "backbone"))}
-    trained: dict[str, tuple[Arguments, Path]] = {}
+    trained: dict[str, tuple[Settings, Path]] = {}
 
     def model_of(preset: str) -> str:
         return str(train_once(preset)[1] / "model")
 
-    def train_once(preset: str) -> tuple[Arguments, Path]:
+    def train_once(preset: str) -> tuple[Settings, Path]:
         if preset not in trained:
             file, output = str(PRESETS[0].with_name(f"{preset}.yaml")), folder / "runs" / preset
-            changes = tiny_options(parse_arguments([file]), datasets, model_of)
+            changes = tiny_options(parse_settings([file]), datasets, model_of)
             changes |= {"output_dir": str(output), "cache_dir": str(folder / "cache")}
             words = [file, *as_words(changes)]
             run_trainer(words)
-            trained[preset] = parse_arguments(words), output
+            trained[preset] = parse_settings(words), output
         return trained[preset]
 
     return train_once
 
 
-def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Callable[[str], str]) -> dict[str, Any]:
+def tiny_options(settings: Settings, datasets: dict[str, str], model_of: Callable[[str], str]) -> dict[str, Any]:
     """Return the options of a preset that the test changes, with their values."""
-    given = {name: value for name, value in dataclasses.asdict(arguments).items() if value or value == 0}
+    given = {name: value for name, value in dataclasses.asdict(settings).items() if value or value == 0}
     changes = {name: value for name, value in TINY_RUN.items() if given.get(name)}
-    if arguments.initialize_from or arguments.tokenizer:
+    if settings.initialize_from or settings.tokenizer:
         changes.pop("vocab_size", None)  # the tokenizer is that of the trained model
     for name, value in given.items():
         if name in DATASET_KINDS:
@@ -94,10 +92,10 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
             changes[name] = model_of(preset_of(value))
         elif isinstance(value, list) and value and all(map(is_model_of_a_run, value)):
             changes[name] = [model_of(preset_of(each)) for each in value]
-    if arguments.adapt:
+    if settings.adapt:
         changes["max_steps"] = STEPS
-    if arguments.initialize_from is None:
-        changes["model_config"] = tiny_model(arguments)
+    if settings.initialize_from is None:
+        changes["model_config"] = tiny_model(settings)
     return changes
 
 
@@ -110,11 +108,11 @@ def preset_of(model: str) -> str:
     return re.sub(r"_\d+$", "", Path(model).parent.name)
 
 
-def tiny_model(arguments: Arguments) -> dict[str, Any]:
+def tiny_model(settings: Settings) -> dict[str, Any]:
     """Return the sizes that replace those of the preset's encoder; a part that is off (0 or []) stays off."""
-    config = ENCODERS[arguments.model_type].config_class
+    config = ENCODERS[settings.model_type].config_class
     fields = {field.name for field in dataclasses.fields(config)} & set(TINY_MODEL)
-    values = config().to_dict() | arguments.model_config
+    values = config().to_dict() | settings.model_config
     return {name: TINY_MODEL[name] for name in fields if values[name]}
 
 
@@ -135,26 +133,26 @@ def run_trainer(words: list[str]) -> None:
         assert run.main() == 0
 
 
-def number_of_steps(arguments: Arguments, results: dict[str, Any]) -> int:
-    if arguments.adapt:  # cross-validation chooses one of the evaluated steps
+def number_of_steps(settings: Settings, results: dict[str, Any]) -> int:
+    if settings.adapt:  # cross-validation chooses one of the evaluated steps
         return min(results["run"]["steps"], STEPS)
-    if arguments.epochs is None:
+    if settings.epochs is None:
         return STEPS
-    return math.ceil(arguments.epochs * sum(results["run"]["rows"].values()) / arguments.batch_size)
+    return math.ceil(settings.epochs * sum(results["run"]["rows"].values()) / settings.batch_size)
 
 
 @pytest.mark.parametrize("preset", [file.stem for file in PRESETS])
-def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple[Arguments, Path]]) -> None:
-    arguments, folder = train(preset)
+def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple[Settings, Path]]) -> None:
+    settings, folder = train(preset)
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    assert results["run"]["steps"] == number_of_steps(arguments, results)
-    tasks = set(trained_tasks(arguments))
+    assert results["run"]["steps"] == number_of_steps(settings, results)
+    tasks = set(trained_tasks(vars(settings)))
     # The rows of results.json are by dataset: `pairs`, `snli`, and `TASK/DATASET` or `TASK` for all others.
     trained = {name.partition("/")[0] for name in results["run"]["rows"]}
     assert {"response_prediction" if name == "pairs" else name for name in trained} == tasks
     # The heads of the tasks were evaluated, and so was every dataset that is only evaluated on.
     expected = {TASKS[task].evaluator for task in tasks} - {None}
-    expected |= {name for name, kind in DATASET_KINDS.items() if kind.text_columns is None and getattr(arguments, name)}
+    expected |= {name for name, kind in DATASET_KINDS.items() if kind.text_columns is None and getattr(settings, name)}
     assert expected <= set(results)
     vectors = Encoder.from_pretrained(folder / "model").encode(["the red dog", "a house"])
     assert vectors.shape == (2, TINY_MODEL["embedding_size"])
@@ -163,8 +161,8 @@ def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple
 def test_every_dataset_of_a_preset_is_replaced_by_a_tiny_one() -> None:
     """Otherwise the test would depend on the files of a machine, or on the Hub."""
     for file in PRESETS:
-        arguments = parse_arguments([str(file)])
-        changes = tiny_options(arguments, dict.fromkeys([*DATASET_KINDS, "backbone"], "tiny"), lambda preset: "tiny")
-        for name, value in dataclasses.asdict(arguments).items():
+        settings = parse_settings([str(file)])
+        changes = tiny_options(settings, dict.fromkeys([*DATASET_KINDS, "backbone"], "tiny"), lambda preset: "tiny")
+        for name, value in dataclasses.asdict(settings).items():
             if name not in {*changes, "output_dir", "cache_dir"}:
                 assert not any("/" in str(each) for each in (value if isinstance(value, list) else [value])), name

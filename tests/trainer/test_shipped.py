@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from data_scripts.files.errors import InputError
-from trainer import preset_files, shipped
+from trainer import settings as settings_module
+from trainer import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,16 +27,16 @@ def test_a_missing_base_is_an_error_that_names_the_variable(tmp_path: Path, monk
 
 def test_a_preset_of_ours_finds_the_base_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert preset_files.read_preset(preset_files.preset_path("adapt"))["initialize_from"] == "model_cards/base"
+    assert settings_module.read_preset(settings_module.preset_path("adapt"))["initialize_from"] == "model_cards/base"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONVSIM_BASE", "me/base")
-    assert preset_files.read_preset(preset_files.preset_path("adapt"))["initialize_from"] == "me/base"
+    assert settings_module.read_preset(settings_module.preset_path("adapt"))["initialize_from"] == "me/base"
 
 
 def test_a_preset_is_named_by_its_name_or_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert preset_files.preset_path("quickstart") == ROOT / "trainer" / "presets" / "quickstart.yaml"
+    assert settings_module.preset_path("quickstart") == ROOT / "trainer" / "presets" / "quickstart.yaml"
     for other in ("quikstart", "quickstart.yaml", "presets/quickstart"):
-        assert preset_files.preset_path(other) == Path(other)
+        assert settings_module.preset_path(other) == Path(other)
     Path("quickstart").touch()
-    assert preset_files.preset_path("quickstart") == Path("quickstart")
+    assert settings_module.preset_path("quickstart") == Path("quickstart")

@@ -44,11 +44,11 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def main(arguments: list[str]) -> int:
+def main(settings: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
 
     def execute() -> int:
-        args = build_parser().parse_args(arguments)
+        args = build_parser().parse_args(settings)
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
             logging.getLogger(library).setLevel(logging.WARNING)

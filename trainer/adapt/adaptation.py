@@ -25,19 +25,18 @@ from trainer.adapt.cross_validation import FOLDS, TASK, Choice, CrossValidation,
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.joint import join
 from trainer.adapt.suggestions import CenteredEncoder
-from trainer.arguments import Arguments
-from trainer.data.datasets import RunData, load_run_data
-from trainer.data.dev_split import ENOUGH, complete_dev_split
+from trainer.data.datasets import ENOUGH, RunData, complete_dev_split, load_run_data
 from trainer.evaluation.ranking import QUERIES
 from trainer.evaluation.response_prediction import contexts_of
+from trainer.runs import Run
+from trainer.settings import Settings
 from trainer.training.backbone import find_backbone
-from trainer.training.context import Progress, RunContext
-from trainer.training.finish import write_run
+from trainer.training.checkpoints import Progress
+from trainer.training.context import RunContext
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.model import max_tokens
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
-from trainer.training.run_folder import begin_run
-from trainer.training.train import initialize_model, start_run
+from trainer.training.train import initialize_model, start_run, write_run
 
 SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
@@ -74,13 +73,13 @@ class Adapted:
         return "dev" if "validation" in self.pairs else "cross-validation"
 
 
-def adapt(arguments: Arguments, beside: str | None = None) -> Adapted:
+def adapt(settings: Settings, beside: str | None = None) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run, whose folder gets the result.
 
     A pretrained encoder gets heads and a lexical channel. Only these are trained.
 
     Args:
-        arguments: the settings.
+        settings: the settings.
         beside: another model, which is adapted too, and joined with the first one if that ranks replies better. As it
             is, it compares suggestions with real replies; by default, this is done by the model of `initialize_from`.
 
@@ -88,13 +87,13 @@ def adapt(arguments: Arguments, beside: str | None = None) -> Adapted:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
         Interrupted: a signal has stopped the run.
     """
-    if find_backbone(str(arguments.initialize_from)):
-        model_config = {"lexical_size": LEXICAL_SIZE, **arguments.model_config}
-        arguments = dataclasses.replace(arguments, model_config=model_config)
-    with start_run(arguments) as context:
+    if find_backbone(str(settings.initialize_from)):
+        model_config = {"lexical_size": LEXICAL_SIZE, **settings.model_config}
+        settings = dataclasses.replace(settings, model_config=model_config)
+    with start_run(settings) as context:
         if context.accelerator.num_processes > 1:
             raise InputError("adapt: one process adapts a model; start the run without `accelerate launch`")
-        data = load_run_data(context.arguments)
+        data = load_run_data(context.settings)
         split_pairs(data)
         pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
         trials = hold_out(pairs)
@@ -104,9 +103,11 @@ def adapt(arguments: Arguments, beside: str | None = None) -> Adapted:
         part = _summarize(adapted)
         logger.info("%s", _describe(part))
         if beside:
-            settings = dataclasses.replace(context.arguments, initialize_from=beside, model_config={}, max_tokens=None)
-            settings.max_tokens = max_tokens(settings)
-            other, second, _ = _adapt_model(dataclasses.replace(context, arguments=settings), data, trials)
+            other_settings = dataclasses.replace(
+                context.settings, initialize_from=beside, model_config={}, max_tokens=None
+            )
+            other_settings.max_tokens = max_tokens(other_settings)
+            other, second, _ = _adapt_model(dataclasses.replace(context, settings=other_settings), data, trials)
             adapted, joint = dataclasses.replace(adapted, judge=other), join(choice, second, trials)
         results = _write(context, data, choice, {"adaptation": part, **({"joint": joint.summarize()} if joint else {})})
         if vectors:
@@ -119,18 +120,18 @@ def adapt(arguments: Arguments, beside: str | None = None) -> Adapted:
 
 def _adapt_model(context: RunContext, data: RunData, trials: list[Trial]) -> tuple[Encoder, Choice, Vectors]:
     """The base as it is, the choice, and the vectors of all texts by a frozen encoder."""
-    pairs, arguments = data.training["pairs"], context.arguments
-    tokenizer = build_tokenizer(arguments, data)
-    tasks = build_tasks(arguments, data, tokenizer, show_progress=True)
+    pairs, settings = data.training["pairs"], context.settings
+    tokenizer = build_tokenizer(settings, data)
+    tasks = build_tasks(settings, data, tokenizer, show_progress=True)
     model = initialize_model(context, data, tokenizer, tasks).to(context.accelerator.device)
     vectors = Vectors()
     if is_frozen := isinstance(model.encoder, ConvSimPretrainedModel):
         freeze(model.encoder, vectors)
     base = Encoder(copy_model(model), tokenizer)
-    base.model.name_or_path = str(arguments.initialize_from)
+    base.model.name_or_path = str(settings.initialize_from)
     if is_frozen:
         _encode_texts(base, [pairs, *(trial.held_out for trial in trials)])
-    context = dataclasses.replace(context, arguments=scale_schedule(arguments, len(pairs)))
+    context = dataclasses.replace(context, settings=scale_schedule(settings, len(pairs)))
     return base, CrossValidation(context, model, base, tasks[TASK], pairs, trials).run(), vectors
 
 
@@ -138,12 +139,12 @@ def _write(context: RunContext, data: RunData, choice: Choice, parts: dict[str, 
     """Replace an earlier run in the folder; return the contents of results.json, which get further parts."""
     model, steps, rows = choice.encoder.model, choice.point.step if choice.point else 0, len(data.training["pairs"])
     unfreeze(model.encoder)
-    begin_run(context.folder, context.arguments)
-    skip = evaluators_to_skip([TASK], context.arguments.final_split)
+    Run(context.folder).begin(context.settings)
+    skip = evaluators_to_skip([TASK], context.settings.final_split)
     evaluator = ModelEvaluator(model, choice.encoder.tokenizer, data.evaluation, skip)
-    progress = Progress.at_start(context)
+    progress = Progress.at_start(context.accelerator)
     progress.step = progress.best_step = steps
-    progress.pairs = steps * scale_schedule(context.arguments, rows).batch_size
+    progress.pairs = steps * scale_schedule(context.settings, rows).batch_size
     progress.seconds = time.monotonic() - context.started
     return write_run(context, evaluator, progress, {"pairs": rows}, data.leakage, parts)
 
@@ -211,12 +212,12 @@ def split_pairs(data: RunData) -> None:
     data.evaluation["pairs"] = DatasetDict({name: rows for name, rows in splits.items() if name != "validation"})
 
 
-def scale_schedule(arguments: Arguments, pairs: int) -> Arguments:
-    """Return the arguments with a batch size and numbers of steps for a number of pairs; `max_steps` is kept if given.
+def scale_schedule(settings: Settings, pairs: int) -> Settings:
+    """Return the settings with a batch size and numbers of steps for a number of pairs; `max_steps` is kept if given.
 
     An epoch and a half is enough for many pairs; more than 150 steps are too many for a few.
     """
-    batch_size = arguments.batch_size * (LARGE_BATCH if pairs > LARGE else 1)
-    steps = arguments.max_steps or max(FEWEST_STEPS, math.ceil(EPOCHS * pairs / batch_size))
-    eval_every = min(arguments.eval_every, math.ceil(steps / EVALUATIONS))
-    return dataclasses.replace(arguments, batch_size=batch_size, max_steps=steps, eval_every=eval_every)
+    batch_size = settings.batch_size * (LARGE_BATCH if pairs > LARGE else 1)
+    steps = settings.max_steps or max(FEWEST_STEPS, math.ceil(EPOCHS * pairs / batch_size))
+    eval_every = min(settings.eval_every, math.ceil(steps / EVALUATIONS))
+    return dataclasses.replace(settings, batch_size=batch_size, max_steps=steps, eval_every=eval_every)

@@ -24,16 +24,14 @@ from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, describe_gain, format_comparison
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
-from trainer.arguments import Arguments
-from trainer.command_line import parse_arguments
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.results import read_results, update_results, write_results
-from trainer.preset_files import PRESETS
 from trainer.publish.upload import write_run_card
+from trainer.runs import KIND, Run
+from trainer.settings import PRESETS, Settings, parse_settings
 from trainer.shipped import base_model
 from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
-from trainer.training.run_folder import KIND, remove_earlier_run
 
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
 
@@ -63,17 +61,17 @@ def adapt_to_chats(
         InputError: a file, an option or the base is not usable, or no pair is left.
     """
     prepare_folder(output, options.overwrite)
-    arguments = _run_settings(choose_base(base), output, options.license)
+    settings = _run_settings(choose_base(base), output, options.license)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
     seconds: dict[str, float] = {}
     with _timed(seconds, "reading the logs"):
         report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
-        arguments.language = _check_language(str(arguments.initialize_from), output / "pairs") or arguments.language
+        settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, arguments, report)
+        return _suggest_with_base(output, settings, report)
     with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
-        adapted = adapt(arguments, beside=_own_base(arguments))
+        adapted = adapt(settings, beside=_own_base(settings))
     test = adapted.pairs.get("test")
     with _timed(seconds, "index of replies"):
         index, calibration = build_index(output, adapted)
@@ -137,11 +135,11 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
     write_record(folder, KIND)
 
 
-def _own_base(arguments: Arguments) -> str | None:
+def _own_base(settings: Settings) -> str | None:
     """The project's own base, if another encoder is adapted to messages in a language that it knows."""
-    if find_backbone(str(arguments.initialize_from)):
+    if find_backbone(str(settings.initialize_from)):
         own = base_model()
-        if set(arguments.language) & set(load_initial_config(own).language):
+        if set(settings.language) & set(load_initial_config(own).language):
             return own
     return None
 
@@ -152,12 +150,12 @@ def _is_finished(folder: Path) -> bool:
     return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
 
-def _suggest_with_base(output: Path, arguments: Arguments, report: dict[str, Any]) -> dict[str, Any]:
+def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
-    remove_earlier_run(output)  # whose model would stand beside the index
+    Run(output).remove()  # whose model would stand beside the index
     splits = load_kind("pairs", str(output / "pairs"))
     pairs = datasets.concatenate_datasets(list(splits.values()))
-    encoder = _open_base(arguments)
+    encoder = _open_base(settings)
     index = ReplyIndex.build(encoder, pairs["response"][:], pairs["input"][:])
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
@@ -182,24 +180,24 @@ def _check_language(base: str, pairs: Path) -> list[str]:
     return [language] if language else known
 
 
-def _open_base(arguments: Arguments) -> Encoder:
+def _open_base(settings: Settings) -> Encoder:
     """The base as it is; a pretrained encoder is saved with its new heads, so that an index can name it."""
-    base = str(arguments.initialize_from)
+    base = str(settings.initialize_from)
     if backbone := find_backbone(base):
-        model = backbone.build_model(backbone.build_config(arguments.model_config))
-        base = str(Path(arguments.output_dir) / "model")
+        model = backbone.build_model(backbone.build_config(settings.model_config))
+        base = str(Path(settings.output_dir) / "model")
         model.save_pretrained(base)
         backbone.load_tokenizer().save_pretrained(base)
     return Encoder.from_pretrained(base)
 
 
-def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
+def _run_settings(base: str, folder: Path, license: str | None) -> Settings:
     """The settings of the run that adapts the base to the pairs in its folder: those of the preset `adapt`."""
     words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
     if backbone := find_backbone(base):
         words += ["--max_tokens", str(min(MOST_TOKENS, backbone.load_tokenizer().model_max_length))]
-    return parse_arguments([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
+    return parse_settings([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
 
 
 def _describe_pairs(report: dict[str, Any]) -> str:

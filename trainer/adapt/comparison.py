@@ -14,7 +14,7 @@ from datasets import Dataset
 from trainer.adapt.adaptation import Adapted
 from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.selection import Measured
-from trainer.data.dev_split import thread_numbers
+from trainer.data.datasets import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.baselines import BASELINES, LABELS

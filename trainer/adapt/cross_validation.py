@@ -17,9 +17,9 @@ from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, me
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
-from trainer.arguments import Arguments
-from trainer.data.dev_split import ENOUGH, thread_numbers
+from trainer.data.datasets import ENOUGH, thread_numbers
 from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
+from trainer.settings import Settings
 from trainer.tasks import Task
 from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop
@@ -118,7 +118,7 @@ class CrossValidation:
         """Prepare to adapt a model.
 
         Args:
-            context: the run, whose arguments have the number of steps.
+            context: the run, whose settings have the number of steps.
             model: a copy of the base, which `run` adapts.
             base: the base, which stays.
             task: response prediction of the pairs.
@@ -177,7 +177,7 @@ class CrossValidation:
                 points.update({Point(step, factor, share): each for share, each in ranks.items()})
 
         measure(0, 0.0)
-        for step in self._train(trial.rows, self._context.arguments):
+        for step in self._train(trial.rows, self._context.settings):
             if len(self._trials) == 1:
                 self._trained[step] = Interpolation(self._model)
             start.weights.evaluate(self._model, partial(measure, step))
@@ -195,8 +195,8 @@ class CrossValidation:
         if point.step in self._trained:
             self._trained[point.step].apply(self._model, 0.0)
         elif point.step:
-            arguments = dataclasses.replace(self._context.arguments, max_steps=point.step, eval_every=point.step)
-            for _ in self._train(rows, arguments):
+            settings = dataclasses.replace(self._context.settings, max_steps=point.step, eval_every=point.step)
+            for _ in self._train(rows, settings):
                 pass
         start.weights.apply(self._model, point.factor)
         self._model.config.lexical_share = point.share
@@ -217,15 +217,15 @@ class CrossValidation:
     def _start(self, pairs: Dataset) -> Start:
         return prepare_start(self._model, self._tokenizer, self._task.columns, pairs)
 
-    def _train(self, rows: np.ndarray, arguments: Arguments) -> Iterator[int]:
+    def _train(self, rows: np.ndarray, settings: Settings) -> Iterator[int]:
         """Train the model on some rows; yields each step after which it is evaluated."""
-        context = dataclasses.replace(self._context, arguments=arguments)
-        plan = _RowPlan(arguments.seed, TASK, rows, Schedule(arguments))
-        trainable = TrainableModel(self._model, arguments, context.accelerator)
+        context = dataclasses.replace(self._context, settings=settings)
+        plan = _RowPlan(settings.seed, TASK, rows, Schedule(settings))
+        trainable = TrainableModel(self._model, settings, context.accelerator)
         loop = TrainingLoop(context, trainable, {TASK: self._task}, plan)
         for step in range(1, len(plan.batch_sizes) + 1):
             loop.step(step - 1)
-            if step % arguments.eval_every == 0 or step == len(plan.batch_sizes):
+            if step % settings.eval_every == 0 or step == len(plan.batch_sizes):
                 yield step
         context.accelerator.free_memory()  # the optimizers
 

@@ -3,6 +3,7 @@
 Every evaluation sentence is removed from the training data, and so are conversation pairs that an earlier source has.
 """
 
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -24,13 +25,15 @@ from data_scripts.public.nli import load_nli
 from data_scripts.public.paraphrases import load_paraphrases
 from data_scripts.public.sts import load_sts_sets
 from data_scripts.public.stsb import load_stsb
-from trainer.arguments import Arguments
 from trainer.data.tokenizer import Texts
+from trainer.settings import Settings, sources_of
 
 EvaluationData = dict[str, Any]
 """Name of a dataset -> its splits: a DatasetDict, or for `sts` year -> name -> test pairs."""
 
 HASHED_TOGETHER = 100_000  # rows
+FEWEST = 100  # dev pairs that can select a checkpoint
+ENOUGH = 200  # dev pairs of small data, if that is at most a fifth of the pairs
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +129,7 @@ def register_dataset_kind(kind: DatasetKind) -> DatasetKind:
     return kind
 
 
-def load_run_data(arguments: Arguments) -> RunData:
+def load_run_data(settings: Settings) -> RunData:
     """Load the datasets of a run, and remove every training row with an evaluation sentence.
 
     Several datasets of conversation pairs may overlap, such as those of one dump with different filters: each pair is
@@ -138,8 +141,7 @@ def load_run_data(arguments: Arguments) -> RunData:
     data = RunData()
     held_out: dict[str, dict[str, np.ndarray]] = {}
     for kind in DATASET_KINDS.values():
-        value = getattr(arguments, kind.name, None)
-        sources = [value] if isinstance(value, str) else value or []
+        sources = sources_of(vars(settings), kind.name)
         if not sources:
             continue
         parts = _load_sources(kind, sources)
@@ -159,9 +161,9 @@ def load_run_data(arguments: Arguments) -> RunData:
         elif kind.is_joined:
             data.evaluation[kind.name] = _evaluation_splits(kind, parts[kind.name])
     _remove_leaked(data, held_out)
-    if (share := getattr(arguments, "snli_share", 1)) < 1 and "snli" in data.training:
+    if (share := settings.snli_share) < 1 and "snli" in data.training:
         rows = data.training["snli"]
-        data.training["snli"] = rows.shuffle(seed=arguments.seed).select(range(round(len(rows) * share)))
+        data.training["snli"] = rows.shuffle(seed=settings.seed).select(range(round(len(rows) * share)))
     return data
 
 
@@ -301,3 +303,60 @@ def _evaluation_name(name: str, split: str) -> str:
 
 def _texts(rows: Dataset, columns: Iterable[str]) -> list[str]:
     return [text for column in columns for text in rows[column]]
+
+
+# -- dev split of pairs -----------------------------------------------------------------------------------------------
+
+
+def complete_dev_split(data: RunData, fewest: int = FEWEST) -> None:
+    """Move training pairs to a dev split that is too small.
+
+    The dev split gets a tenth of the pairs, at least `ENOUGH`, and at most a fifth. Threads are chosen by a hash of
+    their names, and stay whole; without more than one thread, nothing is moved. Several datasets are split together,
+    and their threads of the same name are one thread.
+
+    Args:
+        data: the datasets of a run that trains on pairs; their splits are changed.
+        fewest: a dev split with fewer pairs is too small.
+    """
+    parts, dev = data.of_kind("pairs"), data.evaluation["pairs"].get("validation")
+    present = len(dev) if dev else 0
+    if present >= fewest:
+        return
+    train = concatenate_datasets(list(parts.values()))
+    total = len(train) + present
+    wanted = min(max(total // 10, ENOUGH), total // 5)
+    is_moved = _select_threads(train, wanted - present)
+    if not is_moved.any():
+        return
+    moved = train.select(np.flatnonzero(is_moved))
+    logger.info(
+        "pairs: the dev split has %d pairs, which is too few to select a checkpoint; %d of the %d training pairs are "
+        "moved to it, in whole threads",
+        present, len(moved), len(train),
+    )  # fmt: skip
+    ends = np.cumsum([len(rows) for rows in parts.values()])
+    for (name, rows), is_moved_part in zip(parts.items(), np.split(is_moved, ends[:-1]), strict=True):
+        data.training[name] = rows.select(np.flatnonzero(~is_moved_part))
+    completed = concatenate_datasets([dev, moved]) if dev else moved
+    data.evaluation["pairs"] = DatasetDict({**data.evaluation["pairs"], "validation": completed})
+
+
+def thread_numbers(pairs: Dataset) -> np.ndarray:
+    """Number the threads in the order of a hash of their names: (rows,); a pair without a thread is one of its own."""
+    names = [f"row {row}" if thread is None else f"thread {thread}" for row, thread in enumerate(pairs["thread"])]
+    ordered = sorted(set(names), key=lambda name: hashlib.sha256(name.encode(errors="surrogatepass")).digest())
+    number = {name: position for position, name in enumerate(ordered)}
+    return np.array([number[name] for name in names], dtype=np.int64)
+
+
+def _select_threads(pairs: Dataset, wanted: int) -> np.ndarray:
+    """(rows,) whether a pair is in one of the first threads with `wanted` pairs in total; too long ones are left."""
+    numbers = thread_numbers(pairs)
+    sizes = np.bincount(numbers)
+    selected, count = np.zeros(len(sizes), dtype=bool), 0
+    for thread, size in enumerate(sizes):
+        if count < wanted and count + size <= wanted + ENOUGH // 2 and size < len(pairs):
+            selected[thread] = True
+            count += size
+    return selected[numbers]

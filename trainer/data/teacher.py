@@ -21,7 +21,7 @@ from trainer.data.token_cache import digest_texts, read_array, write_array
 from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 
-CHUNK = 2_000  # number of texts per cache file
+CHUNK = 2_000  # texts that are encoded between two updates of the progress bar
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,7 @@ def sample_rows(data: RunData, count: int, names: Collection[str] | None = None)
 
     Datasets are weighted by the square root of their size, so that the large ones do not displace the others. The rows
     of a dataset are in the order of a hash of their texts: a smaller sample is the beginning of a larger one, whatever
-    other rows there are. So the samples of different tasks and runs have most texts in common, and the teacher encodes
-    them once.
+    other rows there are.
 
     Args:
         data: the datasets of a run.
@@ -86,8 +85,8 @@ def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.n
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
         texts: the texts.
-        cache_dir: the cache, with a file for each `CHUNK` of texts; its key has the teacher's content, its precision
-            and the texts. After an interruption, encoding resumes after the last file.
+        cache_dir: the cache, with a file for these texts; its key has the teacher's content, its precision and the
+            texts.
 
     Raises:
         InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
@@ -110,24 +109,18 @@ class _CachedTeacher:
 
     def encode(self, texts: Sequence[str], progress: tqdm) -> np.ndarray:
         """Return the embeddings of some texts, as `teacher_vectors`."""
-        parts = []
-        for start in range(0, len(texts), CHUNK):
-            parts.append(self._encode_chunk(list(texts[start : start + CHUNK])))
-            progress.update(len(parts[-1]))
-        return np.concatenate(parts)
-
-    @functools.cached_property
-    def _encoder(self) -> SentenceEncoder:
-        return _load(self._source, self._dtype)
-
-    def _encode_chunk(self, texts: list[str]) -> np.ndarray:
         digest = xxhash.xxh3_128()
         digest_texts(digest, texts)
-        path = self._folder / f"{digest.hexdigest()}.npz"
-        cached = read_array(path)
-        if cached is not None:
-            return cached
-        vectors = self._encoder.encode(texts)
+        path = self._folder / f"{digest.hexdigest()}.npy"
+        vectors = read_array(path)
+        if vectors is not None:
+            progress.update(len(texts))
+            return vectors
+        parts = []
+        for start in range(0, len(texts), CHUNK):
+            parts.append(self._encoder.encode(list(texts[start : start + CHUNK])))
+            progress.update(len(parts[-1]))
+        vectors = np.concatenate(parts)
         if not np.isfinite(vectors).all():
             raise InputError(
                 f"{self._source}: the teacher's embeddings have values that are not finite; use another teacher"
@@ -136,6 +129,10 @@ class _CachedTeacher:
         vectors = vectors.astype(np.float16)
         write_array(path, vectors)
         return vectors
+
+    @functools.cached_property
+    def _encoder(self) -> SentenceEncoder:
+        return _load(self._source, self._dtype)
 
 
 def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: int, cache_dir: Path) -> np.ndarray:

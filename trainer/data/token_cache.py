@@ -1,15 +1,12 @@
-"""Caches: token ids in memory-mapped files, which a training step only copies, and arrays with checksums.
+"""Caches: token ids in memory-mapped files, which a training step only copies, and arrays.
 
-Files are written under a temporary name; damaged ones are computed again.
+Files are written under a temporary name.
 """
 
 import itertools
 import logging
-import os
 import shutil
-import uuid
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,9 +18,9 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
+from data_scripts.files.storage import make_folder, new_file, report_write_errors, temporary_path
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
-from trainer.hardware import available_threads
+from trainer.processes import available_threads
 
 _CHUNK = 10_000
 _TEXTS_PER_CALL = 1000
@@ -134,7 +131,8 @@ def _build(
     max_tokens: int | None,
     show_progress: bool,
 ) -> None:
-    temporary = temporary_name(folder)
+    temporary = temporary_path(folder)
+    make_folder(temporary)
     tokenize = BatchTokenizer(tokenizer, max_tokens)
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     progress = tqdm(
@@ -147,8 +145,8 @@ def _build(
     )
     end = 0  # number of tokens so far
     try:
-        temporary.mkdir(parents=True)
         with (
+            report_write_errors(folder, temporary),
             progress,
             ThreadPoolExecutor(available_threads()) as pool,
             (temporary / f"ids.{dtype.name}").open("wb") as ids_file,
@@ -168,58 +166,32 @@ def _build(
                 keys = (xxhash.xxh3_64_intdigest(text.encode()) >> 1 for text in texts)
                 keys_file.write(np.fromiter(keys, np.int64, count=len(texts)).data)
                 progress.update(len(texts))
-        temporary.rename(folder)
-    except OSError as error:
-        if not folder.exists():  # else another run was faster
-            raise not_writable(folder, error) from error
+        with suppress(OSError):  # another run was faster
+            temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
 def read_array(path: Path) -> np.ndarray | None:
-    """Return the array that `write_array` wrote; None if there is no such file, or if it is damaged."""
-    if not path.exists():
-        return None
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if damaged := archive.testzip():  # compares the checksums
-                raise ValueError(f"the checksum of {damaged} is wrong")
-            with archive.open(f"{path.stem}.npy") as file:  # not the array of another file's name
-                return np.lib.format.read_array(file, allow_pickle=False)
-    except Exception as error:  # whatever is wrong with the file, its contents can be computed again
-        logger.warning("%s: damaged (%s); it is computed again", path, error)
-        return None
+    """Return the array that `write_array` wrote; None if there is no such file."""
+    return np.load(path, allow_pickle=False) if path.exists() else None
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write an array with its checksum, under a unique temporary name that is changed to `path` at the end.
+    """Write an array; a file with a part of it is never there.
 
     Raises:
         InputError: the file cannot be written.
     """
-    temporary = temporary_name(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(temporary, **{path.stem: array})  # type: ignore[arg-type]
-        os.replace(temporary, path)
-    except OSError as error:
-        raise not_writable(path, error) from error
-    finally:
-        with suppress(OSError):  # it was renamed, or never written
-            temporary.unlink()
+    make_folder(path.parent)
+    array = np.ascontiguousarray(array)
+    with new_file(path) as temporary, temporary.open("wb") as file:
+        # Not with np.save, which does not notice when a full disk takes all but the last bytes.
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
 
 
-def temporary_name(path: Path) -> Path:
-    """Return a hidden path in the same folder that no other process uses, on any machine, with the same suffix."""
-    return path.with_name(f".{path.stem}.{uuid.uuid4().hex}{path.suffix}")
-
-
-def not_writable(path: Path, error: OSError) -> InputError:
-    """Return the error to raise if a cache file cannot be written."""
-    return InputError(f"{path}: cannot be written ({error.strerror or error}); name another folder with --cache_dir")
-
-
-def digest_texts(digest: xxhash.xxh3_128, texts: list[str]) -> None:
+def digest_texts(digest: xxhash.xxh3_128, texts: Sequence[str]) -> None:
     """Add texts to a digest, with their lengths: the same characters, split in other places, are different texts."""
     encoded = [text.encode() for text in texts]
     digest.update(np.fromiter(map(len, encoded), np.int64, count=len(encoded)).tobytes())

@@ -16,7 +16,7 @@ from data_scripts.files.hub import is_hub_name
 from data_scripts.files.texts import UNPACK, TextFile, check_file
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, read_array, write_array
-from trainer.hardware import available_threads
+from trainer.processes import available_threads
 
 TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.texts.UNPACK` may follow
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
@@ -171,7 +171,7 @@ def cached_word_vectors(
     digest = xxhash.xxh3_128(
         f"{vocab_size}/{size}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
-    path = cache_dir / f"{digest.hexdigest()}.npz"
+    path = cache_dir / f"{digest.hexdigest()}.npy"
     vectors = read_array(path)
     if vectors is None:
         vectors = train_word_vectors(list(distinct.values()), vocab_size, size, available_threads(), passes)

@@ -1,4 +1,4 @@
-"""The files of a finished run, results.json and config.yaml, and a table of results for people."""
+"""Results: their file, merged with new ones, and a table of them for people."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,14 +6,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
-from data_scripts.files.errors import InputError
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import lock_beside, locked, write_text
 from trainer.evaluation.bootstrap import INTERVAL
-from trainer.evaluation.evaluators import EVALUATORS
-from trainer.preset_files import YAML_ERRORS
 
 # Counts; every other number is a proportion or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
@@ -27,36 +22,6 @@ def read_results(path: Path) -> dict[str, Any]:
         InputError: the file is missing or damaged, or is not a JSON object.
     """
     return read_object(path)
-
-
-def read_run_results(path: Path) -> dict[str, Any]:
-    """The contents of a run's results.json.
-
-    Raises:
-        InputError: the file is missing or damaged, or a part has another form than an evaluation writes.
-    """
-    results = read_results(path)
-    if damaged := [name for name in ("run", *EVALUATORS) if not isinstance(results.get(name, {}), Mapping)]:
-        raise InputError(
-            f"{path}: {damaged[0]} has another form than the trainer writes; restore the file, or evaluate the model "
-            f"again with: python -m trainer.evaluation {path.parent / 'model'} --output FILE"
-        )
-    return results
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a run's config.yaml.
-
-    Raises:
-        InputError: the file is missing or damaged, or is not a mapping of settings.
-    """
-    try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, *YAML_ERRORS) as error:
-        raise InputError(f"{path}: not readable as YAML ({error}); restore it") from error
-    if not isinstance(settings, dict) or not isinstance(settings.get("tasks") or {}, dict):
-        raise InputError(f"{path}: expected the settings of a run, with a mapping of tasks; restore the file")
-    return settings
 
 
 def merge_results(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from data_scripts.public.stsb import load_stsb
 from data_scripts.sample import read_nli
 from modeling_convsim.encoding import Encoder, JointEncoder
 from trainer.encoders.protocol import SentenceEncoder, Side
-from trainer.evaluation.results import read_run_results, read_settings, update_results
+from trainer.evaluation.results import update_results
 from trainer.evaluation.stsb import evaluate_stsb
 from trainer.export.formats import OUTPUTS, PRECISIONS, import_extra, size_in_float32
-from trainer.publish.folder import CHECK_TEXTS
-from trainer.publish.model_files import share_weights
-from trainer.publish.upload import RUN_FILES, write_run_card
+from trainer.publish.folder import CHECK_TEXTS, share_weights
+from trainer.publish.upload import write_run_card
+from trainer.runs import Run
 
 TOLERANCE = 1e-4  # float32: the largest difference of a value, for L2-normalized vectors
 LOWEST_COSINE = {"float16": 0.9999, "int8": 0.99}  # between a vector and that of the model
@@ -241,12 +241,11 @@ def find_run(model: str) -> Path | None:
     Raises:
         InputError: the run's results.json or config.yaml is damaged, so that nothing could be added to them.
     """
-    run = Path(model)
-    if not all((run / name).is_file() for name in (*RUN_FILES, "model/config.json")):
+    run = Run(Path(model))
+    if not run.is_finished:
         return None
-    read_run_results(run / "results.json")
-    read_settings(run / "config.yaml")
-    return run
+    _ = run.results, run.settings
+    return run.folder
 
 
 def record(report: Mapping[str, Any], run: Path, output: Path) -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import json
-import shutil
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,19 +15,17 @@ from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
 from sklearn.preprocessing import normalize
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import staged_folder
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.encoders.protocol import Side
 from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route, read_matrix
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
-from trainer.publish.model_files import find_other_files, share_weights
-from trainer.publish.training_data import example_id, hub_sources
+from trainer.publish.provenance import example_id, hub_sources
 
 # A short text, a long one, one with unknown words, and an empty one.
 CHECK_TEXTS = (
@@ -37,7 +35,6 @@ CHECK_TEXTS = (
     "",
 )
 TOLERANCE = 1e-6  # for L2-normalized vectors
-SIDES: dict[str, Side] = {"inputs": "input", "queries": "query", "responses": "response"}
 
 
 def build_folder(
@@ -58,8 +55,6 @@ def build_folder(
         results: the content of results.json (see `write_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
         sts_matrix: the matrix W (dimensions, dimensions) that gives the scores `stsb_tuned`; the route `sts`.
-
-    Files of an earlier folder that no run writes stay.
 
     Returns:
         The folder.
@@ -84,10 +79,15 @@ def build_folder(
         write_card(new, results, settings, model.config, model_id)
         share_weights(new)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer), sts_matrix)
-        for name in find_other_files(folder):
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(folder / name, new / name, follow_symlinks=False)
     return folder
+
+
+def share_weights(folder: Path) -> None:
+    """Give the weights of a folder, which safetensors writes for their owner alone, the permissions of new files."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o666 & ~umask)
 
 
 def _write_sentence_transformers_files(
@@ -211,7 +211,7 @@ def verify_folder(
     expected: Vectors | None = None,
     sts_matrix: np.ndarray | None = None,
 ) -> None:
-    """Load a model folder in each way that its card shows, and compare the vectors of some texts.
+    """Load a model folder with transformers and with sentence-transformers, and compare the vectors of some texts.
 
     Args:
         folder: a model folder.
@@ -241,24 +241,18 @@ def _read_in_every_way(
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
-        encoder = AutoModel.from_pretrained(folder, trust_remote_code=False).eval()
         # The code of the lexical channel's module is the folder's, whose checksum was verified.
         trust = multitask.config.lexical_share > 0
         sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust)
-        own = Encoder.from_pretrained(folder, device="cpu")
     except Exception as error:
         raise InputError(f"{folder} cannot be published because it does not load: {error}") from error
     loaded = embed_all_sides(multitask, tokenizer, texts)
     expected = expected or loaded
     methods = ("encode", "encode_query", "encode_document")
-    for (field, side), method, correct in zip(SIDES.items(), methods, expected, strict=True):
+    for field, method, correct in zip(Vectors._fields, methods, expected, strict=True):
         yield f"AutoModelForPreTraining, {field}", getattr(loaded, field), correct, TOLERANCE
-        yield f"Encoder, {field}", own.encode(texts, side=side), correct, TOLERANCE
         vectors = getattr(sentence_transformer, method)(texts, show_progress_bar=False)
         yield f"SentenceTransformer.{method}", vectors, correct, TOLERANCE
-    with torch.inference_mode():
-        pooled = encoder(**tokenize_side(encoder, tokenizer, texts, "input")).pooler_output
-    yield "AutoModel", pooled.numpy(), expected.inputs, TOLERANCE
     if sts_matrix is not None:
         tuned = sentence_transformer.encode(texts, task=ROUTE, show_progress_bar=False)
         products = expected.inputs @ sts_matrix.T

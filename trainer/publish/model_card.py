@@ -1,28 +1,25 @@
-"""Writes the model card: README.md and `.eval_results/` of a model folder, with every number from results.json."""
+"""Writes the model card: README.md of a model folder, with every number from results.json."""
 
 import dataclasses
-import math
 import re
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import MODEL_MAPPING, PretrainedConfig
 
 from data_scripts.files.hub import escape_text
 from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import new_file, write_text
+from data_scripts.files.storage import new_file
 from modeling_convsim import ConvSimEncoder
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
-from trainer.arguments import NEW_TOKENIZER, NEW_WEIGHTS
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS, CardEntry
 from trainer.evaluation.sts_tuning import has_route
-from trainer.publish.training_data import (
+from trainer.publish.provenance import (
     LOCAL,
     LOCAL_MODEL,
     MODEL_SOURCES,
@@ -35,11 +32,11 @@ from trainer.publish.training_data import (
     hub_id,
     hub_sources,
     public_name,
-    sources_of,
     task_lines,
     trained_heads,
     training_sources,
 )
+from trainer.settings import NEW_TOKENIZER, NEW_WEIGHTS, sources_of
 from trainer.shipped import MODEL_CARDS
 
 TEMPLATE = MODEL_CARDS / "template.md"
@@ -77,7 +74,7 @@ class Score(NamedTuple):
 def write_card(
     folder: Path, results: Mapping[str, Any], settings: Mapping[str, Any], config: PretrainedConfig, model_id: str
 ) -> None:
-    """Write README.md, with `model-index`, and `.eval_results/*.yaml` to a model folder; replaces earlier ones.
+    """Write README.md, with `model-index`, to a model folder; replaces an earlier one.
 
     Args:
         folder: the model folder.
@@ -92,7 +89,6 @@ def write_card(
     card = render_card(folder, results, settings, config, model_id)
     with new_file(folder / "README.md") as temporary:
         card.save(temporary)
-    _write_eval_results(folder / ".eval_results", list(read_scores(results, settings)))
 
 
 def render_card(
@@ -110,32 +106,21 @@ def render_card(
         about: a paragraph that ends the model's description.
         beside: Markdown that compares the model with others.
     """
-    scores = list(read_scores(results, settings))
+    scores, on_hub = list(read_scores(results, settings)), hub_sources(results)
     name = [*model_id.split("/")[:2]][-1]  # of OWNER/NAME or runs/NAME/model
-    base = base_name(settings, hub_sources(results))
     return ModelCard.from_template(
-        _metadata(scores, settings, config, name, hub_sources(results)),
+        _metadata(scores, settings, config, name, on_hub),
         template_path=str(TEMPLATE),
         name=escape_text(name),
         model_id=model_id,
         config=config,
         # The formats of `trainer.export` that the encoder supports.
         export_formats=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "export_formats", ()),
-        max_tokens=_max_tokens(folder, settings),
-        tuned=has_route(folder),
-        **_description(settings, hub_sources(results)),
-        **_training(results, settings),
-        **_evaluation(scores, results, settings),
-        base=f"a {base}" if base == LOCAL_MODEL else base,
-        base_teachers=[
-            each for each in base_models(settings, hub_sources(results)) if each != settings.get("initialize_from")
-        ],
-        **_comparison(results),
-        exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
         about=about,
         beside=beside,
-        has_data_page=(folder / "DATA.md").is_file(),
-        settings_file="preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
+        **_files(folder, settings),
+        **_provenance(results, settings, on_hub),
+        **_results(scores, results, folder),
     )
 
 
@@ -156,6 +141,8 @@ def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> 
     def shown(key: str, value: Any) -> Any:
         if isinstance(value, list):
             return [shown(key, item) for item in value]
+        if key == "task_options":
+            return {name: shown(name, item) for name, item in value.items()}
         names_folder = isinstance(value, str) and (key in sources or "/" in value) and value not in WORD_VECTORS
         return public_name(value, on_hub, LOCAL_MODEL if key in MODEL_SOURCES else LOCAL) if names_folder else value
 
@@ -184,17 +171,14 @@ def _metadata(
     )
 
 
-def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
-    """The template's values for the description of the model and its limitations."""
-    languages = _languages(settings)
-    teacher = settings.get("teacher") if has_teacher(settings) else None
-    word_vectors = settings.get("word_vectors")  # on the Hub, they are those of a SentenceTransformer
+def _files(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's values that follow from the files of a folder."""
     return {
-        "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
-        "heads": trained_heads(settings),
-        "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
-        "score_teachers": len(settings.get("score_teachers") or ()),
-        "token_teacher": escape_text(word_vectors) if word_vectors in on_hub else None,
+        "max_tokens": _max_tokens(folder, settings),
+        "tuned": has_route(folder),
+        "has_data_page": (folder / "DATA.md").is_file(),
+        "settings_file": "preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
+        "is_half": bool(settings.get("half_precision")),
     }
 
 
@@ -205,11 +189,21 @@ def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
     return length if length and length < UNLIMITED else None
 
 
-def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's values for tasks, data and settings."""
-    on_hub = hub_sources(results)
+def _provenance(results: Mapping[str, Any], settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
+    """The template's values for what the model learned from: tasks, data, other models, and the settings."""
+    languages = _languages(settings)
+    teacher = settings.get("teacher") if has_teacher(settings) else None
+    word_vectors = settings.get("word_vectors")  # on the Hub, they are those of a SentenceTransformer
+    base = base_name(settings, on_hub)
     names = dict.fromkeys(public_name(source, on_hub) for source in training_sources(settings))
     return {
+        "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
+        "heads": trained_heads(settings),
+        "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
+        "score_teachers": len(settings.get("score_teachers") or ()),
+        "token_teacher": escape_text(word_vectors) if word_vectors in on_hub else None,
+        "base": f"a {base}" if base == LOCAL_MODEL else base,
+        "base_teachers": [each for each in base_models(settings, on_hub) if each != settings.get("initialize_from")],
         "run": results.get("run", {}),
         "tasks": task_lines(settings),
         "is_stripped": any(leaks.keys() - {"removed"} for leaks in results.get("leakage", {}).values()),
@@ -218,33 +212,29 @@ def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[s
     }
 
 
-def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's values for results."""
+def _results(scores: list[Score], results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The template's values for results; of an adapted model also P@1 of others, and its gain over each."""
     seeds = results.get("seeds", {})
+    others = {name: part.get("response_prediction", {}) for name, part in results.get("baselines", {}).items()}
     return {
         "prediction": results.get("response_prediction", {}),
         "similarity": any(score.card.task_type == "sentence-similarity" for score in scores),
         "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
-        "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
         "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items() if not _is_part(path, seeds)],
         "seed_count": max(map(len, seeds.values()), default=0),
+        "adaptation": results.get("adaptation"),
+        "comparison": [_cells(_comparison_row(name, part)) for name, part in others.items() if "gain" in part],
+        "exports": [_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
     }
 
 
-def _comparison(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's values for an adapted model: P@1 of others on its held-out messages, and its gain over each."""
-    baselines = results.get("baselines", {}).items()
-    others = {name: part["response_prediction"] for name, part in baselines if "response_prediction" in part}
-    rows = [
-        {
-            "system": {"base": "the base", **LABELS}.get(name, name),
-            "value": f"{part['p_at_1']:.3f}",
-            "gain": f"{part['gain']:+.3f} [{', '.join(f'{end:+.3f}' for end in part[f'gain{INTERVAL}'])}]",
-        }
-        for name, part in others.items()
-        if "gain" in part
-    ]
-    return {"adaptation": results.get("adaptation"), "comparison": [_cells(row) for row in rows]}
+def _comparison_row(name: str, part: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table of an adapted model and others on its held-out messages."""
+    return {
+        "system": {"base": "the base", **LABELS}.get(name, name),
+        "value": f"{part['p_at_1']:.3f}",
+        "gain": f"{part['gain']:+.3f} [{', '.join(f'{end:+.3f}' for end in part[f'gain{INTERVAL}'])}]",
+    }
 
 
 def _final_scores(scores: list[Score]) -> list[Score]:
@@ -267,13 +257,6 @@ def _main_scores(scores: list[Score]) -> list[Score]:
     return list({score.part: score for score in reversed(whole)}.values())[::-1]
 
 
-def _largest_difference(scores: Iterable[Score], others: Iterable[Score]) -> str:
-    """The largest difference between two evaluations of one model, rounded up; "" if there is no second one."""
-    values = {(score.part, *score[2:5]): score.value for score in scores}
-    differences = [abs(other.value - values[other.part, *other[2:5]]) for other in others]
-    return f"{math.ceil(max(differences) * 1e4) / 1e4:.4f}" if differences else ""
-
-
 def _languages(settings: Mapping[str, Any]) -> list[str]:
     return sources_of(settings, "language") or ["en"]
 
@@ -289,27 +272,6 @@ def _eval_result(score: Score) -> EvalResult:
         metric_name=score.metric_name,
         metric_value=score.value,
     )
-
-
-def _write_eval_results(folder: Path, scores: list[Score]) -> None:
-    """Write one file for each evaluator whose dataset is on the Hub (its id has a `/`), with its scores on test.
-
-    A file of an evaluator that has no such scores any more is deleted.
-    """
-    for name in EVALUATORS:
-        path = folder / f"{name}.yaml"
-        entries = [
-            EvalResultEntry(
-                dataset_id=score.card.dataset_id, task_id=score.metric, value=score.value, notes=score.card.note
-            )
-            for score in scores
-            if score.part == name and score.split == "test" and not score.subset and "/" in score.card.dataset_id
-        ]
-        if entries:
-            folder.mkdir(exist_ok=True)
-            write_text(path, yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False))
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _export_row(form: str, measured: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -359,7 +321,7 @@ def _card_entry(
     evaluator = EVALUATORS[name]
     if pairs is None or pairs == evaluator.card.public_sizes.get(split, pairs):
         return evaluator.card
-    own_name = public_name(settings.get(evaluator.dataset) or LOCAL, on_hub)
+    own_name = public_name(next(iter(sources_of(settings, evaluator.dataset)), LOCAL), on_hub)
     own_id = re.sub(r"[^\w.-]", "-", own_name)
     return dataclasses.replace(evaluator.card, dataset_id=own_id, dataset_name=own_name)
 

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.files.errors import InputError
-from trainer.evaluation.results import read_run_results, read_settings, update_results
+from trainer.evaluation.results import update_results
 from trainer.publish.model_card import read_scores
+from trainer.runs import MAY_CHANGE, RESULTS, Run
 
 METRICS = ("pearson", "p_at_1", "map", "accuracy")  # one of each evaluation
 # Settings without effect on a model, and those of the tokenizer, which a run may take from another one.
-IGNORED = {
-    *("seed", "output_dir", "cache_dir", "resume", "overwrite", "trackers", "log_every", "license", "language"),
-    *("push_to_hub", "hub_model_id", "hub_public", "hub_revision", "hub_create_pr"),
-    *("tokenizer", "tokenizer_kind", "vocab_size"),
-}
+IGNORED = {*MAY_CHANGE, "seed", "output_dir", "tokenizer", "tokenizer_kind", "vocab_size"}
 
 
 def add_seeds(runs: Sequence[Path]) -> None:
@@ -23,7 +20,7 @@ def add_seeds(runs: Sequence[Path]) -> None:
     Raises:
         InputError: a run is not finished, two have the same seed, or they differ in another setting.
     """
-    settings = [read_settings(run / "config.yaml") for run in runs]
+    settings = [Run(run).settings for run in runs]
     for run, other in zip(runs, settings, strict=True):
         keys = settings[0].keys() | other.keys()
         differing = sorted(key for key in keys - IGNORED if settings[0].get(key) != other.get(key))
@@ -35,7 +32,7 @@ def add_seeds(runs: Sequence[Path]) -> None:
         raise InputError("two of the runs have the same seed")
     values = [_test_scores(run, each) for run, each in zip(runs, settings, strict=True)]
     shared = [name for name in values[0] if all(name in each for each in values)]
-    update_results(runs[0] / "results.json", {"seeds": {name: [each[name] for each in values] for name in shared}})
+    update_results(runs[0] / RESULTS, {"seeds": {name: [each[name] for each in values] for name in shared}})
 
 
 def _tokenizer(run: Path) -> bytes:
@@ -44,7 +41,7 @@ def _tokenizer(run: Path) -> bytes:
 
 
 def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
-    results = read_run_results(run / "results.json")
+    results = Run(run).results
     values = {}
     for score in read_scores(results, settings):
         if score.split.startswith("test") and score.metric in METRICS:

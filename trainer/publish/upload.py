@@ -23,17 +23,15 @@ from data_scripts.files.folders import RECORD, replace_files
 from data_scripts.files.hub import check_repository_id, upload
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import LOCK
-from trainer.evaluation.results import read_run_results, read_settings
 from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
-from trainer.publish.training_data import example_id
+from trainer.publish.provenance import example_id
+from trainer.runs import CARD, CONFIG, RESULTS, Run
 from trainer.shipped import MODEL_CARDS
 
-CARD = "README.md"
 PAGE = MODEL_CARDS / "space"
 PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]
-RUN_FILES = ("config.yaml", "results.json")  # every finished run has these
 
 
 def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
@@ -46,14 +44,14 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     Raises:
         InputError: a file of the run is missing, damaged or unreadable.
     """
-    folder = run / "model"
-    _check_files(run, *RUN_FILES, "model/config.json")
-    results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
+    finished, folder = Run(run), run / "model"
+    finished.check_finished()
+    results, settings = finished.results, finished.settings
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         write_card(folder, results, settings, config, model_id)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise InputError(
             f"{run}: results.json, config.yaml or model/config.json has another form than the trainer writes "
             f"({type(error).__name__}: {error}); restore them"
@@ -135,9 +133,9 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
     check_repository_id(destination.repository)
     is_repository = (run / "config.json").is_file()  # model_cards/base
     if is_repository:
-        _check_files(run, *RUN_FILES, CARD)
+        _check_files(run, CONFIG, RESULTS, CARD)
     folder = run if is_repository else write_run_card(run, destination.repository)
-    if "stsb_tuned" in read_run_results(run / "results.json") and not has_route(folder):
+    if "stsb_tuned" in Run(run).results and not has_route(folder):
         raise InputError(
             f"{folder} lacks the matrix of the scores stsb_tuned in {run / 'results.json'}; write it with: convsim "
             f"evaluate {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
@@ -155,7 +153,7 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
         if dry_run:
             return destination.describe(folder)
         message = f"Publish {destination.repository}"
-        return destination.upload(folder, failed, commit_message=message, delete_patterns=".eval_results/*")
+        return destination.upload(folder, failed, commit_message=message)
 
 
 def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dry_run: bool = False) -> str:

@@ -13,12 +13,10 @@ import yaml
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder
-from trainer.command_line import parse_arguments
-from trainer.evaluation.results import read_settings
-from trainer.preset_files import YAML_ERRORS
 from trainer.report import word2vec
 from trainer.report.jobs import Job, run_jobs, threads_per_job
-from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
+from trainer.runs import CONFIG, MAY_CHANGE, Run
+from trainer.settings import YAML_ERRORS, parse_settings
 
 PRESETS = Path(__file__).parents[1] / "presets"
 # What a system is trained on.
@@ -40,7 +38,7 @@ class PlannedRun:
         label: its name in tables.
         role: one of `ROLES`.
         folder: the run's folder.
-        command: Python's arguments that train or resume it; empty if it is finished.
+        command: Python's settings that train or resume it; empty if it is finished.
         needs: names of the runs that it uses.
         method: how word2vec trained it; "" for other runs.
         varied: the setting that the plan varies, and its value here; None in runs that stand for themselves.
@@ -140,18 +138,17 @@ def _training_command(preset: str, options: Mapping[str, Any], folder: Path) -> 
     from trainer.training.model import max_tokens  # imports torch, which takes seconds
 
     argv = _format_options({**options, "output_dir": str(folder)})
-    arguments, config = parse_arguments([preset, *argv]), folder / "config.yaml"
-    is_finished = (folder / "results.json").is_file() and (folder / "model" / "config.json").is_file()
-    can_resume = config.is_file() and bool(list_checkpoints(folder))
-    if config.is_file() and (can_resume or is_finished):
+    settings, run = parse_settings([preset, *argv]), Run(folder)
+    can_resume = (folder / CONFIG).is_file() and bool(run.checkpoints)
+    if can_resume or run.is_finished:
         # A setting that is newer than the existing run had its default there. The folder may have been moved.
-        before = {**asdict(type(arguments)()), **read_settings(config)}
-        now = {key: value for key, value in asdict(arguments).items() if key not in (*MAY_CHANGE, "output_dir")}
+        before = {**asdict(type(settings)()), **run.settings}
+        now = {key: value for key, value in asdict(settings).items() if key not in (*MAY_CHANGE, "output_dir")}
         if now["max_tokens"] is None:  # a run records what its encoder reads
-            now["max_tokens"] = before["max_tokens"] if arguments.initialize_from else max_tokens(arguments)
+            now["max_tokens"] = before["max_tokens"] if settings.initialize_from else max_tokens(settings)
         _check_settings(folder, before, now)
     how = {"resume": str(can_resume).lower(), "overwrite": str(not can_resume).lower()}
-    return [] if is_finished else [str(PRESETS.parent / "run.py"), preset, *argv, *_format_options(how)]
+    return [] if run.is_finished else [str(PRESETS.parent / "run.py"), preset, *argv, *_format_options(how)]
 
 
 def _embeddings_command(method: str, options: Mapping[str, Any], folder: Path) -> list[str]:
@@ -162,9 +159,9 @@ def _embeddings_command(method: str, options: Mapping[str, Any], folder: Path) -
     """
     argv = [str(method), *_format_options({**options, "output_dir": str(folder)})]
     now = word2vec.settings_of(word2vec.build_parser().parse_args(argv))
-    if not (folder / "results.json").is_file():
+    if not Run(folder).is_finished:
         return ["-m", word2vec.__name__, *argv]
-    _check_settings(folder, read_settings(folder / "config.yaml"), now)
+    _check_settings(folder, Run(folder).settings, now)
     return []
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.files.errors import InputError
-from trainer.evaluation.results import read_run_results, read_settings
+from trainer.data.datasets import source_name
 from trainer.report.plan import PlannedRun
+from trainer.runs import METRICS, Run
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ class System:
     @property
     def sources(self) -> str:
         """Names of the datasets of word vectors or neighboring sentences."""
-        return ", ".join(source.rstrip("/").rpartition("/")[2] for source in self.settings.get("documents") or [])
+        return ", ".join(map(source_name, self.settings.get("documents") or []))
 
 
 def open_system(run: PlannedRun) -> System:
@@ -68,11 +69,10 @@ def open_system(run: PlannedRun) -> System:
     Raises:
         InputError: the folder holds no finished run.
     """
-    folder, metrics = run.folder, run.folder / "metrics.jsonl"
-    if not ((folder / "results.json").is_file() and (folder / "model").is_dir()):
-        raise InputError(f"{folder}: expected a finished run (results.json and model/)")
+    finished, metrics = Run(run.folder), run.folder / METRICS
+    finished.check_finished()
     rows = _read_json_lines(metrics) if metrics.is_file() else []
-    return System(run, read_settings(folder / "config.yaml"), read_run_results(folder / "results.json"), rows)
+    return System(run, finished.settings, finished.results, rows)
 
 
 def _read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """The training tasks, one file each, and their registry.
 
 To add a task, add a file to this folder with a `Task` that is decorated by `register_task`; the option `extensions`
-names such files outside of the package. This package does not import torch, because `--help` imports it for the options
-of every task.
+names such files outside of the package.
 """
 
 import importlib
@@ -14,14 +13,13 @@ from trainer.tasks.base import (
     TaskInputs,
     register_task,
     sampling_weights,
-    trained_tasks,
     validate_tasks,
 )
 
-__all__ = ["TASKS", "Task", "TaskInputs", "register_task", "sampling_weights", "trained_tasks", "validate_tasks"]
+__all__ = ["TASKS", "Task", "TaskInputs", "register_task", "sampling_weights", "validate_tasks"]
 
 # Modules that several tasks use; every other module of this folder is a task.
-_SHARED = {"base", "contrastive", "encoding", "losses"}
+_SHARED = {"base", "encoding", "losses"}
 
 for _module in pkgutil.iter_modules(__path__):
     if _module.name not in _SHARED:

@@ -1,27 +1,24 @@
-"""The base class of training tasks, their registry, the options that several share, and which of them a run trains."""
+"""The base class of training tasks, their registry, and their sampling weights."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sized
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
-from trainer.arguments import Arguments, changed_options, option, refuse_ineffective
+from trainer.data.datasets import RunData
+from trainer.data.token_cache import TokenColumn
+from trainer.settings import Settings, sources_of
+from trainer.tasks.encoding import ScoreTeachers
 
-if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
-    from torch import Tensor, nn
-    from transformers import PreTrainedTokenizerFast
-
-    from trainer.data.datasets import RunData
-    from trainer.data.token_cache import TokenColumn
-    from trainer.tasks.encoding import ScoreTeachers
-
-MAX_WEIGHT = 1_000_000  # a sampling weight; their sum is finite
 TASKS: dict[str, type[Task]] = {}
 """Registered tasks: name, as in the option `tasks` -> class."""
 
@@ -60,48 +57,40 @@ class Task(ABC):
         name: its name in the option `tasks`.
         label: the name of its training data in tables of models.
         card_line: its description in the model card, one sentence.
-        Options: the run's options that it reads; a dataclass that extends `trainer.arguments.Arguments`.
-        required_option: the option that names its data; a run that trains the task must give it.
+        required_option: the option that names its data; a run that trains the task must give it. Of a task outside of
+            the package, it is an entry of `task_options`.
         datasets: the kinds of dataset (`trainer.data.datasets.DATASET_KINDS`) that it is trained on.
         evaluator: the evaluator (`trainer.evaluation.evaluators`) of the head that it trains. Runs that do not train
             the task skip it.
         adds_texts: whether its texts count for word vectors and token weights; false if they repeat texts of other
             datasets.
-        reads_all_datasets: whether it trains on the texts of every training dataset of the run.
-        options: the run's options.
+        settings: the run's settings.
         columns: the token ids from which it builds its batches.
     """
 
     name: ClassVar[str]
     label: ClassVar[str]
     card_line: ClassVar[str]
-    Options: ClassVar[type[Arguments]] = Arguments
     required_option: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]] = ()
     evaluator: ClassVar[str | None] = None
     adds_texts: ClassVar[bool] = True
-    reads_all_datasets: ClassVar[bool] = False
 
-    def __init__(self, options: Any, *columns: TokenColumn) -> None:
-        self.options, self.columns = options, columns
+    def __init__(self, settings: Settings, *columns: TokenColumn) -> None:
+        self.settings, self.columns = settings, columns
 
     @classmethod
     @abstractmethod
-    def build(cls, options: Any, inputs: TaskInputs) -> dict[str, Task]:
+    def build(cls, settings: Settings, inputs: TaskInputs) -> dict[str, Task]:
         """Build the tasks of a run: `{name: task}`, or `{name/DATASET: task}` for each of several datasets.
 
         Args:
-            options: the run's options, an instance of `Options`.
+            settings: the run's settings; `task_options` has the options of tasks outside of the package.
             inputs: the datasets and the tokenizer.
 
         Raises:
             InputError: a dataset lacks what the task needs.
         """
-
-    @classmethod
-    def is_disabled(cls, options: Any) -> bool:
-        """Return whether the options leave the task without training data, whatever its sampling weight."""
-        return False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -125,115 +114,18 @@ class Task(ABC):
         """
 
 
-@dataclass
-class InBatchOptions(Arguments):
-    """For tasks with in-batch negatives."""
-
-    matryoshka_dims: list[int] = option(
-        [],
-        "train Matryoshka embeddings, which may be truncated to these numbers of dimensions: the loss of each size is "
-        "added (Kusupati et al., 2022)",
-    )
-    score_teachers: list[str] = option(
-        [],
-        "folders or Hub ids of trained models of this project, with the run's tokenizer, whose mean scores of the "
-        "texts of a batch are reproduced: self-distillation (Furlanello et al., 2018)",
-    )
-    score_teacher_share: float = option(
-        0.8, "share of the loss that compares with the scores of score_teachers", above=0, maximum=1
-    )
-
-
-@dataclass
-class SimilarityOptions(Arguments):
-    """For tasks that train the similarity of texts."""
-
-    similarity_scale: float = option(
-        20.0,
-        "inverse temperature, by which cosines are multiplied; Siamese CBOW: 1",
-        above=0,
-    )
-
-
-@dataclass
-class TeacherOptions(Arguments):
-    """For tasks that reproduce the similarities of a SentenceTransformer."""
-
-    teacher: str | None = option(None, "folder or Hub id of the teacher, a SentenceTransformer")
-
-
-@dataclass
-class PairOptions(Arguments):
-    """For tasks on conversation pairs."""
-
-    pairs: list[str] = option(
-        [],
-        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
-        "them, and a pair that several have is used once, as one of the first",
-    )
-
-
-def trained_tasks(arguments: Arguments) -> list[str]:
-    """Return the names of the tasks that some step may sample, in the order of the option `tasks`."""
-    return [name for name, weight in arguments.tasks.items() if weight and not TASKS[name].is_disabled(arguments)]
-
-
-def validate_tasks(arguments: Arguments) -> None:
-    """Check the option `tasks`, that every trained task has data, and that every option of a task has an effect.
+def validate_tasks(settings: Settings) -> None:
+    """Check that the tasks of a run exist, and that every trained one has data.
 
     Raises:
-        InputError: a task is unknown, a sampling weight is not a number of 0 or more, the data of a trained task are
-            not given, or an option belongs to a task that is not in `tasks`.
+        InputError: a task is unknown, or the data of a trained task are not given.
     """
-    for name, weight in arguments.tasks.items():
-        _validate_weight(name, weight, arguments)
-    if not sum(arguments.tasks.values()) > 0:
-        raise InputError("tasks gives no task a sampling weight above 0")
-    if not trained_tasks(arguments):
-        raise InputError("snli_share is 0, but the run trains on snli alone: raise it, or give another task a weight")
-    _refuse_options_of_absent_tasks(arguments)
-    if not getattr(arguments, "score_teachers", None):
-        remedy = "name models in score_teachers"
-        refuse_ineffective(arguments, ["score_teacher_share"], "score_teachers: none", remedy)
-
-
-def _validate_weight(name: str, weight: object, arguments: Arguments) -> None:
-    if name not in TASKS:
-        raise InputError(f"tasks has '{name}'{suggest(name, TASKS)}; expected one of {', '.join(TASKS)}")
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= MAX_WEIGHT:
-        raise InputError(f"tasks gives '{name}' the sampling weight {weight!r}; expected a number from 0 to 1,000,000")
-    required = TASKS[name].required_option
-    if weight and not getattr(arguments, required):
-        raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")
-
-
-def _refuse_options_of_absent_tasks(arguments: Arguments) -> None:
-    """Refuse options that only tasks outside of `tasks` read.
-
-    A task of weight 0 is in `tasks`: a sweep varies weights and keeps the rest of the preset.
-    """
-    of_every_run = {field.name for field in fields(Arguments)}
-    of_tasks = [field.name for field in fields(arguments) if field.name not in of_every_run]
-    for name in changed_options(arguments, of_tasks):
-        readers = [task.name for task in TASKS.values() if name in {field.name for field in fields(task.Options)}]
-        if not set(readers) & set(arguments.tasks) and not _is_dataset_in_use(name, arguments.tasks):
-            one = readers[0] if len(readers) == 1 else f"one of {', '.join(readers)}"
-            cause, remedy = f"tasks: {', '.join(arguments.tasks)}", f"give {one} a sampling weight in tasks"
-            refuse_ineffective(arguments, [name], cause, remedy)
-
-
-def _is_dataset_in_use(option: str, tasks: Iterable[str]) -> bool:
-    """Return whether an option names a dataset that is used without a task of its own.
-
-    A task may read every dataset, and the evaluation sentences of a dataset are removed from the training data.
-    """
-    if option not in {kind for task in TASKS.values() for kind in task.datasets}:
-        return False
-    if any(TASKS[name].reads_all_datasets for name in tasks):
-        return True
-    from trainer.data.datasets import DATASET_KINDS  # imports datasets, which takes a second
-
-    return bool(DATASET_KINDS[option].evaluation_columns)
+    for name, weight in settings.tasks.items():
+        if name not in TASKS:
+            raise InputError(f"tasks has '{name}'{suggest(name, TASKS)}; expected one of {', '.join(TASKS)}")
+        required = TASKS[name].required_option
+        if weight and not sources_of(vars(settings), required):
+            raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")
 
 
 def sampling_weights(weights: Mapping[str, float], tasks: Mapping[str, Sized]) -> dict[str, float]:

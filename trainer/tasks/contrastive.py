@@ -1,26 +1,19 @@
-"""The base class of the tasks on semantically equivalent texts: InfoNCE on the cosine of sentence embeddings."""
+"""The tasks on semantically equivalent texts: InfoNCE on the cosine of sentence embeddings."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from trainer.arguments import Arguments
-from trainer.tasks.base import InBatchOptions, SimilarityOptions, Task, TaskInputs
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from trainer.data.examples import PositivePairs
-    from trainer.data.token_cache import TokenColumn
-    from trainer.tasks.encoding import ScoreTeachers
-
-
-@dataclass
-class ContrastiveOptions(InBatchOptions, SimilarityOptions):
-    """Options of the tasks on semantically equivalent texts."""
+from trainer.data import examples
+from trainer.data.examples import PositivePairs
+from trainer.data.token_cache import TokenColumn
+from trainer.processes import gather_rows, gather_uneven_rows, rank
+from trainer.settings import Settings
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.encoding import ScoreTeachers, embed_batch, pack
+from trainer.tasks.losses import accuracy, in_batch_softmax
 
 
 class ContrastiveTask(Task):
@@ -34,27 +27,24 @@ class ContrastiveTask(Task):
     """
 
     pairs_function: ClassVar[str]
-    Options: ClassVar[type[Arguments]] = ContrastiveOptions
 
     def __init__(
         self,
-        options: ContrastiveOptions,
+        settings: Settings,
         texts: TokenColumn,
         pairs: PositivePairs,
         teachers: ScoreTeachers | None = None,
     ) -> None:
-        super().__init__(options, texts)
+        super().__init__(settings, texts)
         self._texts, self._pairs, self._teachers = texts, pairs, teachers
 
     @classmethod
-    def build(cls, options: ContrastiveOptions, inputs: TaskInputs) -> dict[str, Task]:
+    def build(cls, settings: Settings, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task for each dataset."""
-        from trainer.data import examples
-
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named(cls.datasets[0]).items():
-            pairs: PositivePairs = getattr(examples, cls.pairs_function)(rows, options.seed)
-            tasks[f"{cls.name}/{name}"] = cls(options, inputs.tokenize_texts(pairs.texts), pairs, inputs.teachers)
+            pairs: PositivePairs = getattr(examples, cls.pairs_function)(rows, settings.seed)
+            tasks[f"{cls.name}/{name}"] = cls(settings, inputs.tokenize_texts(pairs.texts), pairs, inputs.teachers)
         return tasks
 
     def __len__(self) -> int:
@@ -65,10 +55,6 @@ class ContrastiveTask(Task):
 
         `groups` (batch,) are those of the pairs, `negative_groups` (hard negatives,) those of the hard negatives.
         """
-        import torch
-
-        from trainer.tasks.encoding import pack
-
         first, second, negatives = self._pairs.first[rows], self._pairs.second[rows], self._pairs.negative[rows]
         negatives = negatives[negatives >= 0]
         groups = self._pairs.groups
@@ -79,14 +65,8 @@ class ContrastiveTask(Task):
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return InfoNCE in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
-        import torch
-
-        from trainer.distributed import gather_rows, gather_uneven_rows, rank
-        from trainer.tasks.encoding import embed_batch
-        from trainer.tasks.losses import accuracy, in_batch_softmax, sum_over_dims, truncate
-
         groups, negative_groups = batch.pop("groups"), batch.pop("negative_groups")
-        count, scale, share = len(groups), self.options.similarity_scale, self.options.score_teacher_share
+        count, scale, share = len(groups), self.settings.similarity_scale, self.settings.score_teacher_share
 
         def gather_sides(vectors: Tensor) -> tuple[Tensor, ...]:
             first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
@@ -96,7 +76,7 @@ class ContrastiveTask(Task):
             u, v = scale * u, scale * v
             return torch.cat([u @ all_v.T, u @ hard.T], dim=1), v @ all_u.T
 
-        sides = gather_sides(embed_batch(model, batch, self.options.mini_batch_size))
+        sides = gather_sides(embed_batch(model, batch, self.settings.mini_batch_size))
         start = count * rank()
         targets = torch.arange(start, start + count, device=groups.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
@@ -104,13 +84,55 @@ class ContrastiveTask(Task):
         mask_with_negatives = torch.cat([mask, groups[:, None] == gather_uneven_rows(negative_groups)], dim=1)
         teacher_forth, teacher_back = None, None
         if self._teachers is not None:
-            teacher_vectors = self._teachers.embed_batch(batch, self.options.mini_batch_size)
+            teacher_vectors = self._teachers.embed_batch(batch, self.settings.mini_batch_size)
             teacher_forth, teacher_back = score_sides(*gather_sides(teacher_vectors))
 
-        def score(dims: int | None) -> tuple[Tensor, Tensor]:
-            forth, back = score_sides(*(truncate(vectors, dims) for vectors in sides))
-            loss = in_batch_softmax(forth, targets, mask_with_negatives, teacher_forth, share)
-            loss = (loss + in_batch_softmax(back, targets, mask, teacher_back, share)) / 2
-            return loss, accuracy(forth, targets)
+        forth, back = score_sides(*sides)
+        loss = in_batch_softmax(forth, targets, mask_with_negatives, teacher_forth, share)
+        loss = (loss + in_batch_softmax(back, targets, mask, teacher_back, share)) / 2
+        return loss, {"accuracy": accuracy(forth, targets)}
 
-        return sum_over_dims(score, self.options.matryoshka_dims)
+
+@register_task
+class Captions(ContrastiveTask):
+    """Two captions of the same image are a positive pair."""
+
+    name = "captions"
+    label = "captions"
+    card_line = (
+        "Captions: pick another caption of the same image among the texts of the batch, InfoNCE with in-batch "
+        "negatives."
+    )
+    required_option = "captions"
+    datasets = ("captions",)
+    pairs_function = "caption_pairs"
+
+
+@register_task
+class Paraphrases(ContrastiveTask):
+    """Two paraphrases are a positive pair; a pair with a lower score gives hard negatives."""
+
+    name = "paraphrases"
+    label = "paraphrases"
+    card_line = (
+        "Paraphrases: pick the paraphrase of a text among those of the batch, InfoNCE with in-batch negatives; a pair "
+        "with a lower score gives a hard negative."
+    )
+    required_option = "paraphrases"
+    datasets = ("paraphrases",)
+    pairs_function = "paraphrase_pairs"
+
+
+@register_task
+class Entailment(ContrastiveTask):
+    """A premise and an entailed hypothesis are a positive pair; a contradicting hypothesis is a hard negative."""
+
+    name = "entailment"
+    label = "entailment"
+    card_line = (
+        "Entailment: pick the hypothesis that a premise entails among the texts of the batch, InfoNCE with in-batch "
+        "negatives; a contradicting hypothesis is a hard negative (Gao et al., 2021)."
+    )
+    required_option = "nli"
+    datasets = ("nli",)
+    pairs_function = "entailment_pairs"

@@ -1,7 +1,6 @@
 """Packed batches, and the output for them of the model (with GradCache) and of an ensemble of teachers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -49,32 +48,17 @@ def embed_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int
     return embeddings
 
 
-@dataclass(frozen=True)
-class EncodedPairs:
-    """The vectors of inputs and responses, (batch, embedding_size), whose dot products are the scores of responses.
+def encode_pairs(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
+    """Return the vectors of a packed batch of conversation pairs, whose dot products are the scores of responses.
 
-    Attributes:
-        inputs: u, or u' of a model with an `input_network`.
-        responses: v', multiplied by the scale of the scores.
-        normalized_inputs: whether the lengths of the inputs are 1; otherwise they are learned.
-        normalized_responses: whether the lengths of the responses are all the same.
+    Returns:
+        Inputs, u, or u' of a model with an `input_network`, and responses, v' multiplied by the scale of the scores;
+        both (batch, embedding_size).
     """
-
-    inputs: Tensor
-    responses: Tensor
-    normalized_inputs: bool
-    normalized_responses: bool
-
-
-def encode_pairs(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> EncodedPairs:
-    """Return the vectors of a packed batch of conversation pairs, the inputs' and the responses'."""
     output = encode_batch(model, batch, mini_batch_size)
     inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
     assert inputs is not None
-    unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
-    # u is always L2-normalized. u' and v' are with `normalize_response`; without it, their lengths are learned.
-    normalized = unwrapped.config.normalize_response
-    return EncodedPairs(inputs, scale_responses(output), normalized or output.query_embeds is None, normalized)
+    return inputs, scale_responses(output)
 
 
 def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
@@ -103,9 +87,8 @@ class ScoreTeachers:
     def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
         """Return vectors of inputs and of responses, (batch, sum of the models' embedding_size), for dot products."""
         parts = [encode_pairs(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
-        inputs = torch.cat([part.inputs for part in parts], dim=1)
-        responses = torch.cat([part.responses for part in parts], dim=1) / len(parts)
-        return inputs, responses
+        inputs, responses = (torch.cat(vectors, dim=1) for vectors in zip(*parts, strict=True))
+        return inputs, responses / len(parts)
 
     @torch.no_grad()
     def embed_batch(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:

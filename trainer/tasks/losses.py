@@ -1,12 +1,8 @@
 """Losses, as pure functions of embeddings and scores."""
 
-from collections.abc import Callable, Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from modeling_convsim.modeling_base import normalize
 
 
 def false_negatives(
@@ -27,21 +23,6 @@ def false_negatives(
     mask = (response_keys[:, None] == all_response_keys) | (input_keys[:, None] == all_input_keys)
     mask[torch.arange(len(targets), device=mask.device), targets] = False
     return mask
-
-
-def truncate(vectors: Tensor, dims: int | None, keep_length: bool = True) -> Tensor:
-    """Truncate vectors to their first dimensions: Matryoshka embeddings (Kusupati et al., 2022, section 3).
-
-    Args:
-        vectors: (batch, dimensions).
-        dims: number of dimensions that remain; None returns the vectors unchanged.
-        keep_length: rescale each truncated vector to its length before truncation: an L2-normalized vector stays
-            L2-normalized, and a learned scale stays. Use False if the lengths of vectors are learned.
-    """
-    if dims is None:
-        return vectors
-    first = vectors[:, :dims]
-    return normalize(first) * torch.linalg.vector_norm(vectors, dim=1, keepdim=True) if keep_length else first
 
 
 def in_batch_softmax(
@@ -112,23 +93,3 @@ def score_divergence(scores: Tensor, teacher_scores: Tensor) -> Tensor:
 def accuracy(scores: Tensor, targets: Tensor) -> Tensor:
     """Return the share of rows whose target (batch,) has the highest of the scores (batch, candidates)."""
     return (scores.detach().argmax(dim=1) == targets).float().mean()
-
-
-def sum_over_dims(
-    score: Callable[[int | None], tuple[Tensor, Tensor]], dims: Sequence[int]
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Add the losses of the full embeddings and of embeddings truncated to each of `dims`; return the accuracy of each.
-
-    Kusupati et al. (2022), "Matryoshka representation learning", equation 1, with weight 1 for every size, like
-    `MatryoshkaLoss` of sentence-transformers.
-
-    Args:
-        score: returns loss and accuracy for embeddings truncated to a number of dimensions; None: full embeddings.
-        dims: numbers of dimensions, below the full one.
-    """
-    loss, full_accuracy = score(None)
-    accuracies = {"accuracy": full_accuracy}
-    for size in dims:
-        truncated_loss, accuracies[f"accuracy_{size}"] = score(size)
-        loss = loss + truncated_loss
-    return loss, accuracies

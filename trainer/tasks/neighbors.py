@@ -1,34 +1,17 @@
 """Prediction of neighboring sentences, Siamese CBOW's task (Kenter et al., 2016, section 2.1)."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from trainer.arguments import option
-from trainer.tasks.base import SimilarityOptions, Task, TaskInputs, register_task
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from trainer.data.examples import Neighbors
-    from trainer.data.token_cache import TokenColumn
-
-
-@dataclass
-class NeighborsOptions(SimilarityOptions):
-    """Options of the task neighbors."""
-
-    documents: list[str] = option(
-        [],
-        "folders or Hub ids of sentences in order, in the format of `data_scripts books`, or of conversation pairs; "
-        "the task predicts neighboring sentences",
-    )
-    negatives: int = option(
-        2, "number of random sentences among the candidates of each sentence; Siamese CBOW: 2", minimum=1
-    )
+from trainer.data.examples import NONE, Neighbors, find_neighbors, order_sentences
+from trainer.data.token_cache import TokenColumn
+from trainer.settings import Settings
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.encoding import embed_batch, pack
+from trainer.tasks.losses import neighbor_cross_entropy
 
 
 @register_task
@@ -41,26 +24,23 @@ class NeighboringSentences(Task):
         "Neighboring sentences: distinguish the sentences before and after a sentence from random ones, cross-entropy "
         "over cosines (Siamese CBOW: Kenter et al., 2016)."
     )
-    Options = NeighborsOptions
     required_option = "documents"
     datasets = ("documents",)
 
-    def __init__(self, options: NeighborsOptions, texts: TokenColumn, neighbors: Neighbors) -> None:
-        super().__init__(options, texts)
+    def __init__(self, settings: Settings, texts: TokenColumn, neighbors: Neighbors) -> None:
+        super().__init__(settings, texts)
         self._texts, self._neighbors = texts, neighbors
 
     @classmethod
-    def build(cls, options: NeighborsOptions, inputs: TaskInputs) -> dict[str, Task]:
+    def build(cls, settings: Settings, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task for each dataset."""
-        from trainer.data.examples import find_neighbors, order_sentences
-
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named("documents").items():
             sentences = order_sentences(rows, f"documents/{name}")
             texts = inputs.tokenize_texts(sentences.texts)
             unk_token_id = cast(int, inputs.tokenizer.unk_token_id)
             neighbors = find_neighbors(sentences, texts, unk_token_id, f"documents/{name}")
-            tasks[f"{cls.name}/{name}"] = cls(options, texts, neighbors)
+            tasks[f"{cls.name}/{name}"] = cls(settings, texts, neighbors)
         return tasks
 
     def __len__(self) -> int:
@@ -72,14 +52,9 @@ class NeighboringSentences(Task):
         `is_neighbor` and `is_candidate` (batch, 2 + negatives) classify the candidates. A missing neighbor is not a
         candidate, nor is a random sentence that has the text of the sentence or was ever next to it.
         """
-        import torch
-
-        from trainer.data.examples import NONE
-        from trainer.tasks.encoding import pack
-
         sentences = self._neighbors.sentences[rows][:, None]  # (batch, 1)
         neighbors = np.stack([self._neighbors.before[rows], self._neighbors.after[rows]], axis=1)  # (batch, 2)
-        others, negatives = self._neighbors.others, self.options.negatives
+        others, negatives = self._neighbors.others, self.settings.negatives
         # Torch's generator, which the loop seeds for every step and process.
         sampled = others[torch.randint(len(others), (len(rows), negatives)).numpy()]  # (batch, negatives)
         nearest = np.where(neighbors == NONE, sentences, neighbors)  # (batch, 2)
@@ -94,17 +69,12 @@ class NeighboringSentences(Task):
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return `neighbor_cross_entropy` over cosines; `accuracy`: share of nearest candidates that are neighbors."""
-        import torch
-
-        from trainer.tasks.encoding import embed_batch
-        from trainer.tasks.losses import neighbor_cross_entropy
-
         is_neighbor, is_candidate = batch.pop("is_neighbor"), batch.pop("is_candidate")
-        vectors = embed_batch(model, batch, self.options.mini_batch_size)
+        vectors = embed_batch(model, batch, self.settings.mini_batch_size)
         count = len(is_neighbor)
         candidates = vectors[count:].view(count, -1, vectors.shape[1])  # (batch, candidates, embedding_size)
         cosines = torch.einsum("rd,rcd->rc", vectors[:count], candidates)  # (batch, candidates)
-        scores = self.options.similarity_scale * cosines
+        scores = self.settings.similarity_scale * cosines
         nearest = scores.detach().masked_fill(~is_candidate, float("-inf")).argmax(dim=1, keepdim=True)
         loss = neighbor_cross_entropy(scores, is_neighbor, is_candidate)
         return loss, {"accuracy": is_neighbor.gather(1, nearest).float().mean()}

@@ -1,35 +1,24 @@
 """Distillation of the scores that a SentenceTransformer gives to responses (Hinton et al., 2015)."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from data_scripts.files.errors import InputError
-from trainer.arguments import option
-from trainer.tasks.base import PairOptions, Task, TaskInputs, TeacherOptions, register_task
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from trainer.data.token_cache import TokenColumn
+from trainer.data.datasets import source_name
+from trainer.data.teacher import encode_columns, sample_rows
+from trainer.data.token_cache import TokenColumn
+from trainer.processes import gather_rows, rank
+from trainer.settings import Settings
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.encoding import encode_pairs, pack
+from trainer.tasks.losses import accuracy, score_divergence
 
 CALIBRATION_PAIRS = 4_000
 CANDIDATES = 1_000  # responses among which calibration ranks each true one
-
-
-@dataclass
-class ResponseDistillationOptions(TeacherOptions, PairOptions):
-    """Options of the task response_distillation."""
-
-    distilled_pairs: list[str] = option(
-        [],
-        "which of pairs the teacher scores the responses of: those that it ranks well; all of them by default",
-    )
-    teacher_pairs: int = option(200_000, "maximum number of conversation pairs that the teacher encodes", minimum=2)
 
 
 @register_task
@@ -46,52 +35,47 @@ class ResponseDistillation(Task):
         "Response distillation: reproduce a teacher's scores of the responses of the batch, KL divergence (Hinton et "
         "al., 2015)."
     )
-    Options = ResponseDistillationOptions
     required_option = "teacher"
     adds_texts = False
 
     def __init__(
         self,
-        options: ResponseDistillationOptions,
+        settings: Settings,
         inputs: TokenColumn,
         responses: TokenColumn,
         input_vectors: np.ndarray,
         response_vectors: np.ndarray,
         scale: float,
     ) -> None:
-        super().__init__(options, inputs, responses)
+        super().__init__(settings, inputs, responses)
         self._inputs, self._responses, self._scale = inputs, responses, scale
         self._input_vectors, self._response_vectors = input_vectors, response_vectors
 
     @classmethod
-    def build(cls, options: ResponseDistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
+    def build(cls, settings: Settings, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task on a sample of each dataset of conversation pairs."""
-        from trainer.data.teacher import encode_columns, sample_rows
-
-        assert options.teacher is not None  # it is the required option
-        samples = sample_rows(inputs.data, 2 * options.teacher_pairs, cls._dataset_names(options, inputs))
-        vectors = encode_columns(options.teacher, samples, Path(options.cache_dir))
+        assert settings.teacher is not None  # it is the required option
+        samples = sample_rows(inputs.data, 2 * settings.teacher_pairs, cls._dataset_names(settings, inputs))
+        vectors = encode_columns(settings.teacher, samples, Path(settings.cache_dir))
         tasks: dict[str, Task] = {}
         for name, rows in samples.items():
             columns = inputs.tokenize(rows, ["input", "response"])
             both = vectors[name]["input"], vectors[name]["response"]
             tasks[cls.name + name.removeprefix("pairs")] = cls(
-                options, columns["input"], columns["response"], *both, calibrated_scale(*both)
+                settings, columns["input"], columns["response"], *both, calibrated_scale(*both)
             )
         return tasks
 
     @staticmethod
-    def _dataset_names(options: ResponseDistillationOptions, inputs: TaskInputs) -> list[str]:
+    def _dataset_names(settings: Settings, inputs: TaskInputs) -> list[str]:
         """The names of the training datasets whose responses the teacher scores."""
-        from trainer.data.datasets import source_name
-
-        if unknown := [source for source in options.distilled_pairs if source not in options.pairs]:
-            known = ", ".join(options.pairs) or "none"
+        if unknown := [source for source in settings.distilled_pairs if source not in settings.pairs]:
+            known = ", ".join(settings.pairs) or "none"
             raise InputError(f"distilled_pairs has {unknown[0]}, which is not in pairs ({known}): name it there, too")
         trained = list(inputs.data.of_kind("pairs"))
         names = trained
-        if options.distilled_pairs and len(options.pairs) > 1:
-            names = [f"pairs/{source_name(source)}" for source in options.distilled_pairs]
+        if settings.distilled_pairs and len(settings.pairs) > 1:
+            names = [f"pairs/{source_name(source)}" for source in settings.distilled_pairs]
         if not names or (missing := [name for name in names if name not in trained]):
             of = f" of {missing[0]}" if names else ""
             raise InputError(f"pairs: no training split{of}, which the task response_distillation needs")
@@ -102,10 +86,6 @@ class ResponseDistillation(Task):
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Pack inputs and responses, and add the teacher's embeddings of them, (batch, dimension of the teacher)."""
-        import torch
-
-        from trainer.tasks.encoding import pack
-
         texts = pack(self._inputs, rows) | pack(self._responses, rows, "response_")
         return texts | {
             "teacher_inputs": torch.from_numpy(self._input_vectors[rows]).float(),
@@ -117,16 +97,10 @@ class ResponseDistillation(Task):
 
         `accuracy` is P@1 among the responses of all processes, `teacher_accuracy` that of the teacher.
         """
-        import torch
-
-        from trainer.distributed import gather_rows, rank
-        from trainer.tasks.encoding import encode_pairs
-        from trainer.tasks.losses import accuracy, score_divergence
-
         teacher_u, teacher_v = self._scale * batch.pop("teacher_inputs"), batch.pop("teacher_responses")
-        pairs = encode_pairs(model, batch, self.options.mini_batch_size)
-        scores, target = pairs.inputs @ gather_rows(pairs.responses).T, teacher_u @ gather_rows(teacher_v).T
-        back, target_back = pairs.responses @ gather_rows(pairs.inputs).T, teacher_v @ gather_rows(teacher_u).T
+        inputs, responses = encode_pairs(model, batch, self.settings.mini_batch_size)
+        scores, target = inputs @ gather_rows(responses).T, teacher_u @ gather_rows(teacher_v).T
+        back, target_back = responses @ gather_rows(inputs).T, teacher_v @ gather_rows(teacher_u).T
         loss = (score_divergence(scores, target) + score_divergence(back, target_back)) / 2
         first = len(scores) * rank()
         true = torch.arange(first, first + len(scores), device=scores.device)
@@ -143,8 +117,6 @@ def calibrated_scale(inputs: np.ndarray, responses: np.ndarray) -> float:
     Returns:
         From 1 to 100, in steps of 12 %.
     """
-    import torch
-    import torch.nn.functional as F
 
     pairs = min(len(inputs), CALIBRATION_PAIRS)
     scales = np.geomspace(1, 100, 41)

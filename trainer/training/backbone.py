@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,32 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
-from modeling_convsim import ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
+from modeling_convsim import ENCODERS, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from modeling_convsim.encoding.loading import download_model, parse_model_id
-from trainer.command_line import config_fields
 from trainer.encoders.loading import installed_copy
 
 # The names of poolings and prompts in sentence-transformers, and ours.
 POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 PROMPTS = {"query": ["query"], "response": ["document", "passage", "corpus"]}
 MODULES = ("Transformer", "Pooling", "Normalize")
+
+
+def config_fields(model_type: str) -> set[str]:
+    """Return the names of the fields of an encoder's config, which `model_config` may set.
+
+    Raises:
+        InputError: there is no such encoder.
+    """
+    if model_type not in ENCODERS:
+        expected = ", ".join(sorted(ENCODERS))
+        raise InputError(f"model_type is '{model_type}'{suggest(model_type, ENCODERS)}; expected one of {expected}")
+    own, inherited = (
+        {field.name for field in fields(config)} for config in (ENCODERS[model_type].config_class, PreTrainedConfig)
+    )
+    return own - inherited
 
 
 def find_backbone(source: str) -> "Backbone | None":

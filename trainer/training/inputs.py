@@ -1,8 +1,6 @@
 """What a run reads: its datasets, its tokenizer, the tasks that train on them, and fingerprints of all of it."""
 
-import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -13,20 +11,19 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
-from trainer.arguments import HUB_OPTIONS, Arguments
-from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
-from trainer.data.dev_split import complete_dev_split
+from trainer.data.datasets import DATASET_KINDS, RunData, complete_dev_split, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import Kind, train_tokenizer
-from trainer.distributed import first_on_each_machine, gather, share, wait_for_all
 from trainer.encoders.protocol import Side
-from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
+from trainer.processes import first_on_each_machine, share, wait_for_all
+from trainer.runs import Run
+from trainer.settings import Settings, trained_tasks
+from trainer.tasks import TASKS, Task, TaskInputs
 from trainer.tasks.encoding import load_score_teachers
 from trainer.training.backbone import find_backbone
 from trainer.training.context import RunContext
 from trainer.training.model import initial_prompts, load_pretrained
-from trainer.training.run_folder import TOKENIZER
 
 SIDES: dict[str, Side] = {"input": "query", "response": "response"}  # of columns; the side of the others is "input"
 
@@ -39,20 +36,20 @@ def load_inputs(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, 
     Raises:
         InputError: a dataset or the tokenizer cannot be used, or a dataset lacks what a task needs.
     """
-    arguments, is_main = context.arguments, context.accelerator.is_main_process
+    settings, is_main = context.settings, context.accelerator.is_main_process
     with first_on_each_machine():
-        data = load_run_data(arguments)
+        data = load_run_data(settings)
         if data.of_kind("pairs"):
             complete_dev_split(data)
-    tokenizer = build_tokenizer(arguments, data) if is_main else None
+    tokenizer = build_tokenizer(settings, data) if is_main else None
     wait_for_all()
     tokenizer = cast(PreTrainedTokenizerFast, share(tokenizer))
     with first_on_each_machine():
-        return data, tokenizer, build_tasks(arguments, data, tokenizer, is_main)
+        return data, tokenizer, build_tasks(settings, data, tokenizer, is_main)
 
 
 def build_tasks(
-    arguments: Arguments, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
+    settings: Settings, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
 ) -> dict[str, Task]:
     """Build the tasks that some step may sample, with token ids from the cache.
 
@@ -60,51 +57,50 @@ def build_tasks(
         InputError: a dataset lacks what a task needs.
     """
 
-    prompts = initial_prompts(arguments)
+    prompts = initial_prompts(settings)
 
     def tokenize(rows: Dataset, columns: list[str]) -> dict[str, TokenColumn]:
-        cache_dir, own = Path(arguments.cache_dir), {column: prompts[SIDES.get(column, "input")] for column in columns}
-        return token_columns(rows, columns, tokenizer, cache_dir, arguments.max_tokens, show_progress, own)
+        cache_dir, own = Path(settings.cache_dir), {column: prompts[SIDES.get(column, "input")] for column in columns}
+        return token_columns(rows, columns, tokenizer, cache_dir, settings.max_tokens, show_progress, own)
 
-    sources = getattr(arguments, "score_teachers", [])  # an option of tasks with in-batch negatives
-    teachers = load_score_teachers(sources, tokenizer) if sources else None
+    teachers = load_score_teachers(settings.score_teachers, tokenizer) if settings.score_teachers else None
     inputs = TaskInputs(data, tokenizer, tokenize, teachers)
     tasks: dict[str, Task] = {}
-    for name in trained_tasks(arguments):
+    for name in trained_tasks(vars(settings)):
         task = TASKS[name]
         for kind in task.datasets:
             if DATASET_KINDS[kind].is_joined and not data.of_kind(kind):
                 raise InputError(f"{kind}: no training split, which the task {name} needs")
-        tasks |= task.build(arguments, inputs)
+        tasks |= task.build(settings, inputs)
     return tasks
 
 
-def build_tokenizer(arguments: Arguments, data: RunData) -> PreTrainedTokenizerFast:
+def build_tokenizer(settings: Settings, data: RunData) -> PreTrainedTokenizerFast:
     """Load the tokenizer of `tokenizer`, `initialize_from` or a resumed run, or train one on the training texts.
 
     Raises:
         InputError: it cannot be loaded, or `tokenizer` differs from that of the model in `initialize_from`.
     """
-    if arguments.initialize_from and (backbone := find_backbone(arguments.initialize_from)):
-        if arguments.tokenizer:
+    if settings.initialize_from and (backbone := find_backbone(settings.initialize_from)):
+        if settings.tokenizer:
             raise InputError(f"tokenizer: the encoder in initialize_from, {backbone.source}, has its own: leave it out")
         tokenizer = backbone.load_tokenizer()
-    elif arguments.tokenizer:
-        tokenizer = load_pretrained(AutoTokenizer, arguments.tokenizer, "tokenizer")
-        if arguments.initialize_from:
-            _require_same(tokenizer, arguments.tokenizer, arguments.initialize_from)
-    elif arguments.initialize_from:
-        tokenizer = load_pretrained(AutoTokenizer, arguments.initialize_from, "initialize_from")
-    elif arguments.resume:
-        tokenizer = load_pretrained(AutoTokenizer, str(Path(arguments.output_dir, TOKENIZER)), "resume")
+    elif settings.tokenizer:
+        tokenizer = load_pretrained(AutoTokenizer, settings.tokenizer, "tokenizer")
+        if settings.initialize_from:
+            _require_same(tokenizer, settings.tokenizer, settings.initialize_from)
+    elif settings.initialize_from:
+        tokenizer = load_pretrained(AutoTokenizer, settings.initialize_from, "initialize_from")
+    elif settings.resume:
+        tokenizer = load_pretrained(AutoTokenizer, str(Run(Path(settings.output_dir)).tokenizer), "resume")
     else:
         trained = train_tokenizer(
-            training_texts(data), cast(Kind, arguments.tokenizer_kind), arguments.vocab_size, arguments.min_count
+            training_texts(data), cast(Kind, settings.tokenizer_kind), settings.vocab_size, settings.min_count
         )
         with TemporaryDirectory(prefix="convsim-") as folder:  # read back, so that a resumed run has the same object
             trained.save_pretrained(folder)
             tokenizer = load_pretrained(AutoTokenizer, folder, "tokenizer")
-    tokenizer.model_max_length = arguments.max_tokens or UNLIMITED
+    tokenizer.model_max_length = settings.max_tokens or UNLIMITED
     return tokenizer
 
 
@@ -123,15 +119,14 @@ def _require_same(tokenizer: PreTrainedTokenizerFast, source: str, model: str) -
 BATCH = 10_000
 
 
-def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, arguments: Arguments) -> dict[str, str]:
+def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, settings: Settings) -> dict[str, str]:
     """Return the fingerprint of each dataset, split by split, of the tokenizer, and of each teacher of a task.
 
     It depends on the rows that the run reads, not on names, dates or formats of files. Reading them takes a fraction of
     the time in which the token cache looks them up.
     """
-    score_teachers, teacher = getattr(arguments, "score_teachers", []), getattr(arguments, "teacher", None)
-    teachers = {f"score teacher {number}": source for number, source in enumerate(score_teachers, start=1)}
-    teachers |= {"teacher": teacher} if teacher else {}
+    teachers = {f"score teacher {number}": source for number, source in enumerate(settings.score_teachers, start=1)}
+    teachers |= {"teacher": settings.teacher} if settings.teacher else {}
     prints = {f"training data of {name}": _fingerprint_rows(rows) for name, rows in data.training.items()}
     for name, splits in data.evaluation.items():
         prints |= {f"{name} ({split})": _fingerprint_rows(rows) for split, rows in _leaves(splits)}
@@ -160,43 +155,3 @@ def _fingerprint_rows(rows: Dataset) -> str:
         for batch in table.combine_chunks().to_batches():
             digest.update(batch.serialize())
     return digest.hexdigest()
-
-
-# Options that may differ between the machines of a run: folders, and what the main process does alone.
-MAY_DIFFER = {"output_dir", "cache_dir", "trackers", "push_to_hub", *HUB_OPTIONS}
-
-
-def check_same_settings(arguments: Arguments) -> None:
-    """Compare the settings of all processes. Every process must call this.
-
-    Raises:
-        InputError: a process has other settings than the main process; all processes raise it.
-    """
-    settings = {key: value for key, value in asdict(arguments).items() if key not in MAY_DIFFER}
-    for number, (name, other) in enumerate(gather((socket.gethostname(), settings))):
-        if number == 0:
-            expected = other
-        elif changed := [key for key in expected if other.get(key) != expected[key]]:
-            differences = "; ".join(f"{key} is {other.get(key)}, not {expected[key]}" for key in changed)
-            raise InputError(
-                f"process {number} (machine {name}) has other settings than the main process ({differences}): start "
-                "the run on every machine with the same preset and options"
-            )
-
-
-def check_same_data(fingerprints: Mapping[str, str]) -> None:
-    """Compare the fingerprints of what each machine reads. Every process must call this.
-
-    Args:
-        fingerprints: those of this process's machine; empty if another process of the machine gives them.
-
-    Raises:
-        InputError: a machine reads other data than the main process; all processes raise it.
-    """
-    (_, expected), *others = gather((socket.gethostname(), dict(fingerprints)))
-    for name, other in others:
-        if other and (changed := find_changes(expected, other)):
-            raise InputError(
-                f"machine {name} reads other data than the main process ({', '.join(changed)}): copy the main "
-                "process's data to it"
-            )

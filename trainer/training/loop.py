@@ -1,5 +1,6 @@
-"""The training loop: steps, logs, evaluations and checkpoints."""
+"""The training loop: steps, their log, evaluations and checkpoints."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -11,15 +12,16 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import write_checksums
-from trainer.distributed import wait_for_all
+from data_scripts.files.storage import report_write_errors
+from trainer.evaluation.results import flatten
+from trainer.processes import wait_for_all, world_size
+from trainer.runs import METRICS, Run
 from trainer.tasks import Task
-from trainer.training.checkpoints import load_checkpoint, save_checkpoint
-from trainer.training.context import Progress, RunContext
-from trainer.training.metrics_log import MetricsLog
+from trainer.training.checkpoints import Progress, load_checkpoint, save_checkpoint
+from trainer.training.context import RunContext
 from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator, select_score
-from trainer.training.run_folder import CONFIG
 from trainer.training.schedule import BatchPlan, Schedule
+from trainer.training.signals import Interrupted, NotedSignals
 from trainer.training.trainable_model import TrainableModel
 
 logger = logging.getLogger(__name__)
@@ -31,12 +33,19 @@ class TrainingLoop:
     `step(index)` takes a single training step, for measurements without evaluations and checkpoints.
     """
 
-    def __init__(self, context: RunContext, model: TrainableModel, tasks: Mapping[str, Task], plan: BatchPlan) -> None:
-        self._arguments, self._accelerator = context.arguments, context.accelerator
+    def __init__(
+        self,
+        context: RunContext,
+        model: TrainableModel,
+        tasks: Mapping[str, Task],
+        plan: BatchPlan,
+        fingerprints: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings, self._accelerator = context.settings, context.accelerator
         self._context, self._model, self._tasks, self._plan = context, model, tasks, plan
-        self._schedule = Schedule(context.arguments)
+        self._schedule = Schedule(context.settings)
         self._metrics = MetricsLog(context)
-        self._progress = Progress.at_start(context)
+        self._progress = Progress.at_start(context.accelerator, fingerprints)
 
     def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
@@ -46,21 +55,23 @@ class TrainingLoop:
         Raises:
             InputError: a loss or a weight is not finite, the run cannot be resumed, or the dev results lack
                 `best_metric`.
+            Interrupted: a signal has stopped the training after a step, which has a checkpoint.
         """
-        arguments, progress = self._arguments, self._progress
-        if arguments.resume:
+        settings, progress = self._settings, self._progress
+        if settings.resume:
             self._resume()
         # A mistake in the settings of the evaluation shows now, before an earlier run is deleted.
         results = self._evaluate(evaluator) if progress.step == 0 else None
         wait_for_all()
-        if self._accelerator.is_main_process and not arguments.resume:
+        if self._accelerator.is_main_process and not settings.resume:
             begin()
         wait_for_all()
         self._metrics.start_trackers()
         self._record(results)
         started = time.monotonic() - progress.seconds
         # A signal during a step, an evaluation or a save takes effect after it.
-        with self._progress_bar() as bar, self._context.interruption.deferred():
+        signals = NotedSignals()
+        with self._progress_bar() as bar, signals.noting():
             for index in range(progress.step, self._schedule.steps):
                 self.step(index)
                 pairs = int(self._plan.batch_sizes[index])
@@ -70,8 +81,9 @@ class TrainingLoop:
                 bar.update(pairs)
 
                 # once in a while: log the losses
-                is_evaluated = progress.step % arguments.eval_every == 0 or progress.step == self._schedule.steps
-                if progress.step % arguments.log_every == 0 or is_evaluated:
+                is_evaluated = progress.step % settings.eval_every == 0 or progress.step == self._schedule.steps
+                is_logged = progress.step % settings.log_every == 0 or is_evaluated
+                if is_logged:
                     self._log(bar)
 
                 # less often: evaluate on dev and save a checkpoint
@@ -81,14 +93,16 @@ class TrainingLoop:
                     self._save()
                     progress.seconds = time.monotonic() - started
 
-                # at most once: save a checkpoint and leave, because of a signal
-                if self._context.interruption.is_requested():
+                # at most once: save a checkpoint and leave, because of a signal; several processes wait for one another
+                # to agree, and not after every step
+                if (is_logged or world_size() == 1) and (number := signals.agree()):
                     if not is_evaluated:
                         self._log(bar)
                         self._check_weights()
                         self._model.update_full()
                         self._save()
-                    self._context.interruption.stop()
+                    saved = Run(self._context.folder).checkpoint(progress.step)
+                    raise Interrupted(number, f"{saved} is saved: continue with --resume true")
         return progress
 
     def step(self, index: int) -> None:
@@ -97,7 +111,7 @@ class TrainingLoop:
             layers=self._schedule.learning_rate(index), tables=self._schedule.table_learning_rate(index)
         )
         # Dropout is a function of (seed, step, rank): a resumed run repeats it.
-        seeds = np.random.SeedSequence([self._arguments.seed, index, self._accelerator.process_index])
+        seeds = np.random.SeedSequence([self._settings.seed, index, self._accelerator.process_index])
         self._set_seed(int(seeds.generate_state(1)[0]))
         name, rows = self._plan.batch(index)  # (batch,)
         batch = self._to_device(self._tasks[name].batch(self._own_part(rows)))
@@ -124,13 +138,10 @@ class TrainingLoop:
             torch.cuda.manual_seed(seed)
 
     def _save(self) -> None:
-        save_checkpoint(self._context, self._model, self._metrics, self._progress)
+        save_checkpoint(self._context, self._model, self._progress)
 
     def _resume(self) -> None:
-        with load_checkpoint(self._context, self._model, self._progress) as checkpoint:
-            if self._accelerator.is_main_process:
-                write_checksums(self._context.folder, [CONFIG])  # without those of files that are written again
-            self._metrics.load(checkpoint)
+        load_checkpoint(self._context, self._model, self._progress)
         if self._progress.threads:  # with another number, results can differ in the last bits
             torch.set_num_threads(self._progress.threads)
         if self._accelerator.is_main_process:
@@ -169,8 +180,8 @@ class TrainingLoop:
             raise self._diverged(f"the weights are not finite after step {self._progress.step}")
 
     def _diverged(self, what: str) -> InputError:
-        saved = self._context.interruption.saved
-        state = f"the checkpoint of an earlier step, {saved.name}" if saved else "no checkpoint"
+        saved = Run(self._context.folder).checkpoints
+        state = f"the checkpoint of an earlier step, {saved[-1].name}" if saved else "no checkpoint"
         remedy = "lower learning_rate or set max_grad_norm, and start again with --overwrite true"
         return InputError(f"{what}: {remedy}; {self._context.folder} has {state}")
 
@@ -184,19 +195,19 @@ class TrainingLoop:
         return results
 
     def _score(self, results: dict[str, Any]) -> float:
-        return select_score(results, self._arguments.best_metric, self._progress.step)
+        return select_score(results, self._settings.best_metric, self._progress.step)
 
     def _record(self, results: dict[str, Any] | None) -> None:
         """Log results on dev; after the first step, update the best score."""
         if results is None:
             return
-        arguments, progress = self._arguments, self._progress
+        settings, progress = self._settings, self._progress
         self._metrics.write({"step": progress.step, "dev": results})
         score = self._score(results)
         if progress.step and (progress.best is None or score > progress.best):
             progress.best, progress.best_step = score, progress.step
-        if arguments.best_metric != "last":
-            tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
+        if settings.best_metric != "last":
+            tqdm.write(f"step {progress.step}: dev {settings.best_metric} {score:.4f}")
 
 
 def _mean_losses(means: Mapping[str, float]) -> dict[str, float]:
@@ -206,3 +217,55 @@ def _mean_losses(means: Mapping[str, float]) -> dict[str, float]:
         if name.endswith("/loss"):
             losses.setdefault(name.partition("/")[0], []).append(value)
     return {task: float(np.mean(values)) for task, values in losses.items()}
+
+
+class MetricsLog:
+    """Collects the metrics of training steps and writes rows to metrics.jsonl and to the trackers."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._accelerator, self._file = context.accelerator, context.folder / METRICS
+        self._trackers = [tracker for tracker in context.settings.trackers if tracker != "none"]
+        self._values: dict[str, list[Tensor]] = {}
+        self._steps: dict[str, list[int]] = {}
+
+    def start_trackers(self) -> None:
+        """Start the trackers of the run."""
+        if self._trackers:
+            self._accelerator.init_trackers("tensorboard" if self._trackers == ["tensorboard"] else "convsim")
+
+    def add(self, step: int, task: str, metrics: dict[str, Tensor]) -> None:
+        """Collect the metrics, scalars, of a step (counted from 1) of a task on this process."""
+        for name, value in metrics.items():
+            self._values.setdefault(f"{task}/{name}", []).append(value)
+            self._steps.setdefault(f"{task}/{name}", []).append(step)
+
+    def first_step_not_finite(self) -> int | None:
+        """Return the first collected step with a metric that is not finite, over all processes; None without one."""
+        none = first = 2**62
+        for name, values in self._values.items():
+            if not_finite := (~torch.stack(values).isfinite()).nonzero().flatten().tolist():
+                first = min(first, self._steps[name][not_finite[0]])
+        steps = self._accelerator.gather(torch.tensor([first], device=self._accelerator.device))  # (processes,)
+        first = int(steps.min())
+        return None if first == none else first
+
+    def take_means(self) -> dict[str, float]:
+        """Return the mean of each metric since the last call, over all processes: "TASK/METRIC" -> mean."""
+        means = {
+            name: float(self._accelerator.reduce(torch.stack(values).mean(), "mean"))
+            for name, values in self._values.items()
+        }
+        self._values.clear()
+        self._steps.clear()
+        return means
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Write a row, which has the key "step", on the main process."""
+        if not self._accelerator.is_main_process:
+            return
+        with report_write_errors(self._file, self._file), self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self._trackers:
+            values = flatten(row)
+            numbers = {k: v for k, v in values.items() if isinstance(v, (int, float)) and k != "step"}
+            self._accelerator.log(numbers, step=row["step"])

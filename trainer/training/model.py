@@ -10,6 +10,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files
 from modeling_convsim import (
@@ -20,28 +21,31 @@ from modeling_convsim import (
 )
 from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.arguments import DEFAULT_MODEL_TYPE, MAX_TOKENS, Arguments
 from trainer.data.datasets import RunData, training_text_columns
+from trainer.data.teacher import embed_tokens
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
+from trainer.data.word_vectors import cached_word_vectors, is_sentence_transformer, read_word_vectors
+from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import Side
+from trainer.settings import DEFAULT_MODEL_TYPE, MAX_TOKENS, Settings
 from trainer.tasks import Task
-from trainer.training.backbone import Backbone, find_backbone
+from trainer.training.backbone import Backbone, config_fields, find_backbone
 
 
-def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
+def build_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
     """Build a multitask model with random weights, or load that of `initialize_from`.
 
     Raises:
         InputError: the options do not define a model, or the model does not fit the tokenizer.
     """
-    torch.manual_seed(arguments.seed)
-    if arguments.initialize_from:
-        model = _load_model(arguments, arguments.initialize_from)
+    torch.manual_seed(settings.seed)
+    if settings.initialize_from:
+        model = _load_model(settings, settings.initialize_from)
     else:
-        model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
+        model_class = ENCODERS[settings.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
-        config = _new_config(arguments, model_class.config_class, len(tokenizer), **special)
+        config = _new_config(settings, model_class.config_class, len(tokenizer), **special)
         try:
             model = model_class(config)
         except RuntimeError as error:
@@ -50,34 +54,34 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
             raise InputError(
                 "model_config: there is not enough memory for a model of these sizes; lower them"
             ) from None
-    model.config.language = list(arguments.language)
+    model.config.language = list(settings.language)
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
             f"the tokenizer has {len(tokenizer)} entries, but the model's vocab_size is {model.config.vocab_size}: use "
             "the tokenizer that the model was trained with (drop --tokenizer)"
         )
-    dims = getattr(arguments, "matryoshka_dims", [])
-    if not all(0 < size < model.config.embedding_size for size in dims):
-        raise InputError(
-            f"matryoshka_dims is {dims}; expected sizes above 0 and below the model's embedding_size "
-            f"{model.config.embedding_size}"
-        )
     return model
 
 
-def validate_model(arguments: Arguments) -> None:
+def validate_model(settings: Settings) -> None:
     """Check the options of a new model before any data are read.
 
     Raises:
         InputError: the options do not define a model.
     """
-    if arguments.initialize_from:
+    if settings.model_type is not None:  # else `build_model` compares model_config with the config of initialize_from
+        fields = config_fields(settings.model_type)
+        for key in settings.model_config:
+            if key not in fields:
+                expected = ", ".join(sorted(fields))
+                raise InputError(f"model_config has '{key}'{suggest(key, fields)}; expected some of {expected}")
+    if settings.initialize_from:
         return
-    if arguments.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):
+    if settings.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):
         raise InputError("model_type is pretrained, so initialize_from is needed: name a pretrained encoder")
-    model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
-    config = _new_config(arguments, model_class.config_class, arguments.vocab_size)
-    if arguments.token_weights == "sif":
+    model_class = ENCODERS[settings.model_type or DEFAULT_MODEL_TYPE]
+    config = _new_config(settings, model_class.config_class, settings.vocab_size)
+    if settings.token_weights == "sif":
         with torch.device("meta"):
             encoder = model_class.encoder_class(config)
             weights = torch.ones(config.vocab_size, 1)
@@ -87,32 +91,32 @@ def validate_model(arguments: Arguments) -> None:
             raise InputError(f"token_weights is sif, but {error}") from None
 
 
-def max_tokens(arguments: Arguments) -> int | None:
+def max_tokens(settings: Settings) -> int | None:
     """Return the number of tokens of a text that a run reads; None reads all.
 
     Raises:
         InputError: the model in `initialize_from` cannot be loaded.
     """
-    if arguments.max_tokens is not None:
-        return arguments.max_tokens
-    model_type, limit = arguments.model_type, MAX_TOKENS
-    if source := arguments.initialize_from:
+    if settings.max_tokens is not None:
+        return settings.max_tokens
+    model_type, limit = settings.model_type, MAX_TOKENS
+    if source := settings.initialize_from:
         if backbone := find_backbone(source):
-            return min(limit, backbone.build_config(arguments.model_config).max_tokens or limit)
+            return min(limit, backbone.build_config(settings.model_config).max_tokens or limit)
         model_type = model_type or load_initial_config(source).model_type.removeprefix("convsim_")
     return limit if ENCODERS[model_type or DEFAULT_MODEL_TYPE].encoder_class.pads_batches else None
 
 
-def initial_prompts(arguments: Arguments) -> dict[Side, str]:
+def initial_prompts(settings: Settings) -> dict[Side, str]:
     """Return the prompt of each side of the model of a run.
 
     Raises:
         InputError: the model in `initialize_from` cannot be loaded.
     """
     config = ConvSimConfig()
-    if source := arguments.initialize_from:
+    if source := settings.initialize_from:
         backbone = find_backbone(source)
-        config = backbone.build_config(arguments.model_config) if backbone else load_initial_config(source)
+        config = backbone.build_config(settings.model_config) if backbone else load_initial_config(source)
     return {side: config.prompt(side) for side in get_args(Side)}
 
 
@@ -155,15 +159,15 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
     return loaded
 
 
-def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
+def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
     if backbone := find_backbone(source):
-        return _build_on_backbone(arguments, backbone)
+        return _build_on_backbone(settings, backbone)
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
-    if arguments.model_type not in (None, model_type):
-        raise _conflict("model_type", arguments.model_type, source, model_type)
+    if settings.model_type not in (None, model_type):
+        raise _conflict("model_type", settings.model_type, source, model_type)
     own = config.to_dict()
-    for name, value in arguments.model_config.items():
+    for name, value in settings.model_config.items():
         if own.get(name) != value:
             raise _conflict(f"model_config.{name}", value, source, own.get(name))
     model = load_pretrained(ENCODERS[model_type], source, "initialize_from")
@@ -175,16 +179,16 @@ def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
     return model
 
 
-def _build_on_backbone(arguments: Arguments, backbone: Backbone) -> ConvSimPretrainedForMultitask:
-    if arguments.model_type not in (None, "pretrained"):
-        raise _conflict("model_type", arguments.model_type, backbone.source, "pretrained")
-    config = backbone.build_config(arguments.model_config)
-    for name, value in arguments.model_config.items():
+def _build_on_backbone(settings: Settings, backbone: Backbone) -> ConvSimPretrainedForMultitask:
+    if settings.model_type not in (None, "pretrained"):
+        raise _conflict("model_type", settings.model_type, backbone.source, "pretrained")
+    config = backbone.build_config(settings.model_config)
+    for name, value in settings.model_config.items():
         if (own := getattr(config, name)) != value:
             raise _conflict(f"model_config.{name}", value, backbone.source, own)
-    if config.max_tokens is not None and (arguments.max_tokens or 0) > config.max_tokens:
+    if config.max_tokens is not None and (settings.max_tokens or 0) > config.max_tokens:
         raise InputError(
-            f"max_tokens is {arguments.max_tokens}, but {backbone.source} reads at most {config.max_tokens} tokens"
+            f"max_tokens is {settings.max_tokens}, but {backbone.source} reads at most {config.max_tokens} tokens"
         )
     return backbone.build_model(config)
 
@@ -197,16 +201,16 @@ def _conflict(name: str, given: object, source: str, own: object) -> InputError:
     )
 
 
-def _new_config(arguments: Arguments, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
+def _new_config(settings: Settings, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
     try:
-        return config_class(**{"vocab_size": vocab_size, **special_tokens, **arguments.model_config})
+        return config_class(**{"vocab_size": vocab_size, **special_tokens, **settings.model_config})
     except StrictDataclassError as error:
         # The last line names the error in the value, the lines before it the validator.
         raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
 
 
 def initialize_embeddings(
-    arguments: Arguments,
+    settings: Settings,
     model: ConvSimForMultitask,
     tasks: dict[str, Task],
     data: RunData,
@@ -220,18 +224,15 @@ def initialize_embeddings(
     """
     columns = [column for task in tasks.values() if task.adds_texts for column in task.columns]
     table = model.get_parameter("encoder.embed_tokens.weight")  # (vocab_size, width)
-    if arguments.word_vectors == "skip_gram":
-        # gensim takes a second to import.
-        from trainer.data.word_vectors import cached_word_vectors
-
-        further = _further_texts(arguments, data, tokenizer, show_progress)
-        cache_dir, passes = Path(arguments.cache_dir), arguments.word_vector_passes
+    if settings.word_vectors == "skip_gram":
+        further = _further_texts(settings, data, tokenizer, show_progress)
+        cache_dir, passes = Path(settings.cache_dir), settings.word_vector_passes
         unknown = tokenizer.unk_token_id
         vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes, unknown)
         _set_word_embeddings(model, vectors)
-    elif arguments.word_vectors != "random":
-        _set_word_embeddings(model, _given_word_vectors(arguments, model, tokenizer, *table.shape))
-    if arguments.token_weights == "sif":
+    elif settings.word_vectors != "random":
+        _set_word_embeddings(model, _given_word_vectors(settings, model, tokenizer, *table.shape))
+    if settings.token_weights == "sif":
         weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
         model.encoder.scale_tokens(weights)
 
@@ -253,41 +254,37 @@ def initialize_lexical_channel(
 
 
 def _given_word_vectors(
-    arguments: Arguments, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, vocab_size: int, width: int
+    settings: Settings, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, vocab_size: int, width: int
 ) -> np.ndarray:
     """Return the vectors (vocab_size, width) of a file or a model; zeros for tokens without one."""
-    # gensim and sentence-transformers take a second to import.
-    from trainer.data.teacher import embed_tokens
-    from trainer.data.word_vectors import is_sentence_transformer, read_word_vectors
-    from trainer.encoders.loading import load_encoder
 
-    source = arguments.word_vectors
+    source = settings.word_vectors
     if is_sentence_transformer(source):
         # Embedding all tokens takes minutes.
-        _require_width(arguments, model, load_encoder(source).encode(["a"]).shape[1], width)
-        return embed_tokens(source, tokenizer, vocab_size, Path(arguments.cache_dir))
+        _require_width(settings, model, load_encoder(source).encode(["a"]).shape[1], width)
+        return embed_tokens(source, tokenizer, vocab_size, Path(settings.cache_dir))
     vectors = read_word_vectors(Path(source), tokenizer, vocab_size)
-    _require_width(arguments, model, vectors.shape[1], width)
+    _require_width(settings, model, vectors.shape[1], width)
     return vectors
 
 
 def _further_texts(
-    arguments: Arguments, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
+    settings: Settings, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
 ) -> list[TokenColumn]:
     """Return the token ids of the datasets of `texts`, which no task reads."""
-    cache_dir = Path(arguments.cache_dir)
+    cache_dir = Path(settings.cache_dir)
     names_of = training_text_columns(data)
     further: list[TokenColumn] = []
     for source in data.named("texts"):
         name = f"texts/{source}"
         rows = data.training[name]
         further += token_columns(
-            rows, names_of[name], tokenizer, cache_dir, arguments.max_tokens, show_progress
+            rows, names_of[name], tokenizer, cache_dir, settings.max_tokens, show_progress
         ).values()
     return further
 
 
-def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int, width: int) -> None:
+def _require_width(settings: Settings, model: ConvSimForMultitask, given: int, width: int) -> None:
     if given == width:
         return
     names = {field.name for field in dataclasses.fields(model.config)}  # without the aliases of `attribute_map`
@@ -296,7 +293,7 @@ def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int,
         options.remove("hidden_size")  # a residual Transformer's words have the size of its embeddings
     option = next(name for name in options if name in names)
     raise InputError(
-        f"word_vectors: {arguments.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
+        f"word_vectors: {settings.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
         f"have {width}: set {option} to {given} in model_config"
     )
 

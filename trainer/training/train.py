@@ -4,37 +4,47 @@ import contextlib
 import functools
 import logging
 import math
+import re
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
+from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
-from trainer.distributed import (
+from trainer.evaluation.results import write_results
+from trainer.evaluation.speed import measure_speed
+from trainer.processes import (
+    available_threads,
     end_processes,
-    is_first_on_machine,
     rank,
     share_weights,
+    start_accelerator,
     wait_for_all,
+    world_size,
 )
-from trainer.hardware import available_threads, start_accelerator, start_processes
-from trainer.tasks import TASKS, Task, sampling_weights
+from trainer.publish.folder import build_folder
+from trainer.publish.provenance import HUB_SOURCES, find_hub_sources, find_licenses
+from trainer.publish.upload import Destination, publish
+from trainer.runs import RESULTS, Run
+from trainer.settings import Settings, load_extensions
+from trainer.tasks import TASKS, Task, sampling_weights, validate_tasks
 from trainer.training.backbone import find_backbone
-from trainer.training.checkpoints import recorded_precision
-from trainer.training.context import Interruption, RunContext
-from trainer.training.finish import finish_run
-from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
+from trainer.training.checkpoints import Progress, recorded_precision
+from trainer.training.context import RunContext
+from trainer.training.inputs import fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import (
     build_model,
@@ -44,45 +54,44 @@ from trainer.training.model import (
     validate_model,
 )
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
-from trainer.training.run_folder import begin_run, open_folder
 from trainer.training.schedule import BatchPlan, Schedule
-from trainer.training.trainable_model import TrainableModel
+from trainer.training.trainable_model import AVERAGE, TrainableModel
 
 logger = logging.getLogger(__name__)
 
 
-def train(arguments: Arguments) -> dict[str, Any]:
+def train(settings: Settings) -> dict[str, Any]:
     """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
 
     Args:
-        arguments: the settings; those with `adapt` are for `trainer.adapt.adaptation.adapt`.
+        settings: the settings; those with `adapt` are for `trainer.adapt.adaptation.adapt`.
 
     Raises:
         InputError: the settings or the data are invalid, or another process of the run has ended.
         Interrupted: a signal has stopped the run.
     """
-    with start_run(arguments) as context:
+    with start_run(settings) as context:
         return _train(context)
 
 
 @contextlib.contextmanager
-def start_run(arguments: Arguments) -> Iterator[RunContext]:
-    """Start the processes of a run and lock its folder, until the context is left; a signal raises `Interrupted`.
+def start_run(settings: Settings) -> Iterator[RunContext]:
+    """Start the processes of a run and lock its folder, until the context is left.
 
     Raises:
         InputError: the settings are invalid, or the folder cannot be used.
     """
-    if arguments.push_to_hub and arguments.hub_model_id:
-        check_repository_id(arguments.hub_model_id)
-    validate_model(arguments)
-    arguments = replace(arguments, max_tokens=max_tokens(arguments))
+    load_extensions(settings.extensions)
+    if settings.push_to_hub and settings.hub_model_id:
+        check_repository_id(settings.hub_model_id)
+    validate_tasks(settings)
+    validate_model(settings)
+    settings = replace(settings, max_tokens=max_tokens(settings))
     disable_progress_bar()  # transformers shows one for every file it loads
-    interruption = Interruption()
     with contextlib.ExitStack() as exit_stack:
-        exit_stack.enter_context(interruption.handle_signals())
         exit_stack.callback(end_processes)
-        exit_stack.enter_context(interruption.explained(Path(arguments.output_dir)))
-        context = _start(arguments, interruption, exit_stack)
+        exit_stack.enter_context(_lost_processes_named(Path(settings.output_dir)))
+        context = _start(settings, exit_stack)
         with _released_model(context.accelerator):
             yield context
         context.accelerator.end_training()
@@ -106,68 +115,80 @@ def _released_model(accelerator: Accelerator) -> Iterator[None]:
         accelerator.free_memory()
 
 
-def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
+@contextlib.contextmanager
+def _lost_processes_named(folder: Path) -> Iterator[None]:
+    """Say how a run can be continued that loses one of its processes, which is an error of gloo or NCCL."""
+    try:
+        yield
+    except RuntimeError as error:
+        # gloo raises no exception of its own.
+        if world_size() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        reason = re.sub(r"^\[\S+\] ", "", str(error)).partition(". ")[0].splitlines()[0]
+        remedy = "continue with --resume true" if Run(folder).checkpoints else "start it again"
+        raise InputError(
+            f"another process of the run in {folder} has ended, or cannot be reached ({reason}); {remedy}"
+        ) from error
+
+
+def _start(settings: Settings, exit_stack: contextlib.ExitStack) -> RunContext:
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
-    started, folder = time.monotonic(), Path(arguments.output_dir)
-    start_processes(arguments)
-    check_same_settings(arguments)
-    accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
+    started, folder = time.monotonic(), Path(settings.output_dir)
+    accelerator = start_accelerator(settings, recorded_precision(folder) if settings.resume else None)
     if accelerator.is_main_process:
-        exit_stack.enter_context(open_folder(folder, arguments))
+        exit_stack.enter_context(Run(folder).opened(settings))
     wait_for_all()
     torch.set_num_threads(available_threads())
-    return RunContext(arguments, accelerator, folder, started, interruption=interruption)
+    return RunContext(settings, accelerator, folder, started)
 
 
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = load_inputs(context)
-    if is_first_on_machine():
-        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, context.arguments))
-    check_same_data(context.fingerprints)
+    fingerprints = fingerprint_inputs(data, tokenizer, context.settings) if rank() == 0 else {}
     model = initialize_model(context, data, tokenizer, tasks)
-    has_tokenizer = context.arguments.tokenizer or context.arguments.initialize_from
-    begin = functools.partial(begin_run, context.folder, context.arguments, None if has_tokenizer else tokenizer)
-    context = replace(context, arguments=_count_steps(context.arguments, tasks))
-    plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
-    trainable = TrainableModel(model, context.arguments, context.accelerator)
-    skip = evaluators_to_skip(tasks, context.arguments.final_split)
+    has_tokenizer = context.settings.tokenizer or context.settings.initialize_from
+    begin = functools.partial(Run(context.folder).begin, context.settings, None if has_tokenizer else tokenizer)
+    context = replace(context, settings=_count_steps(context.settings, tasks))
+    plan = plan_batches(context.settings, tasks, context.accelerator.num_processes)
+    trainable = TrainableModel(model, context.settings, context.accelerator)
+    skip = evaluators_to_skip(tasks, context.settings.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip)
-    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
-    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
+    progress = TrainingLoop(context, trainable, tasks, plan, fingerprints).run(evaluator, begin)
+    return _finish(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
 
 def initialize_model(
     context: RunContext, data: RunData, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
 ) -> ConvSimForMultitask:
     """Build the model that training starts from, with the initial weights of the main process."""
-    arguments = context.arguments
-    model = build_model(arguments, tokenizer)
-    if context.accelerator.is_main_process and not arguments.resume:  # then the checkpoint has the weights
-        if not arguments.initialize_from:
-            initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=True)
+    settings = context.settings
+    model = build_model(settings, tokenizer)
+    if context.accelerator.is_main_process and not settings.resume:  # then the checkpoint has the weights
+        if not settings.initialize_from:
+            initialize_embeddings(settings, model, tasks, data, tokenizer, show_progress=True)
             initialize_lexical_channel(model, tasks)
-        elif find_backbone(arguments.initialize_from):
+        elif find_backbone(settings.initialize_from):
             initialize_lexical_channel(model, tasks, tokenizer.all_special_ids)
     wait_for_all()
     share_weights(model)
     return model
 
 
-def _count_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arguments:
+def _count_steps(settings: Settings, tasks: Mapping[str, Task]) -> Settings:
     """Return the settings with the `max_steps` of `epochs`, if these are given."""
-    if not arguments.epochs:
-        return arguments
-    rows = arguments.epochs * sum(len(task) for task in tasks.values())
-    return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
+    if not settings.epochs:
+        return settings
+    rows = settings.epochs * sum(len(task) for task in tasks.values())
+    return replace(settings, max_steps=math.ceil(rows / settings.batch_size))
 
 
-def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
+def plan_batches(settings: Settings, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
     """Plan the batches of all steps.
 
     Raises:
         InputError: a batch size is not divisible by the number of processes, or a task has fewer than two rows.
     """
-    schedule = Schedule(arguments)
+    schedule = Schedule(settings)
     batch_sizes = schedule.batch_sizes()  # (steps,)
     if (batch_sizes % processes).any():
         raise InputError(f"batch_size and late_batch_size must be divisible by the {processes} processes")
@@ -178,7 +199,7 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
                 "%s has %d training pairs, fewer than a batch of %d: its batches have all of them", name, rows[name],
                 batch_sizes.max(),
             )  # fmt: skip
-    return BatchPlan(arguments.seed, rows, sampling_weights(arguments.tasks, tasks), batch_sizes, processes)
+    return BatchPlan(settings.seed, rows, sampling_weights(settings.tasks, tasks), batch_sizes, processes)
 
 
 def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
@@ -189,3 +210,110 @@ def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
         kinds = TASKS[name].datasets
         rows[kinds[0] if kinds and not dataset else key] = len(task)
     return rows
+
+
+def _finish(
+    context: RunContext,
+    evaluator: ModelEvaluator,
+    progress: Progress,
+    rows: dict[str, int],
+    leakage: dict[str, dict[str, int]],
+) -> dict[str, Any]:
+    """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, and publish if requested.
+
+    Every process must call this; the main process does the work.
+
+    Args:
+        context: the run.
+        evaluator: evaluates the complete model, which gets the weights of the best checkpoint.
+        progress: the progress of the training.
+        rows: number of training rows of each dataset, for results.json.
+        leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
+
+    Returns:
+        The contents of results.json; an empty mapping on the other processes.
+    """
+    results: dict[str, Any] = {}
+    if context.accelerator.is_main_process:
+        _load_best(evaluator.model, context.folder, progress)
+        results = write_run(context, evaluator, progress, rows, leakage)
+    wait_for_all()
+    return results
+
+
+def write_run(
+    context: RunContext,
+    evaluator: ModelEvaluator,
+    progress: Progress,
+    rows: dict[str, int],
+    leakage: dict[str, dict[str, int]],
+    further: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """As `_finish`, on the main process, for the model that the evaluator has; `further` parts of the results."""
+    if context.settings.half_precision:
+        _round_to_half_precision(evaluator.model)
+    matrices: dict[str, np.ndarray] = {}
+    results = evaluator.evaluate(context.settings.final_split, intervals=True, matrices=matrices) | dict(further or {})
+    results["run"] = _describe_run(context, evaluator, progress, rows)
+    results[HUB_SOURCES] = find_hub_sources(asdict(context.settings))
+    results["licenses"] = find_licenses(asdict(context.settings))
+    results["leakage"] = leakage
+    _write(context, evaluator, results, matrices.get("stsb_tuned"))
+    return results
+
+
+def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> None:
+    checkpoint = Run(folder).checkpoint(progress.best_step)
+    average = checkpoint / AVERAGE
+    model.load_state_dict(load_file(average if average.exists() else checkpoint / "model.safetensors"))
+
+
+@torch.no_grad()
+def _round_to_half_precision(model: ConvSimForMultitask) -> None:
+    for weights in model.state_dict().values():
+        weights.copy_(weights.half())
+
+
+def _describe_run(
+    context: RunContext, evaluator: ModelEvaluator, progress: Progress, rows: dict[str, int]
+) -> dict[str, Any]:
+    """Return the part "run" of results.json."""
+    model, accelerator = evaluator.model, context.accelerator
+    return {
+        "seconds": round(progress.seconds, 1),
+        "total_seconds": round(time.monotonic() - context.started, 1),
+        "pairs": progress.pairs,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "seed": context.settings.seed,
+        "processes": accelerator.num_processes,
+        "device": str(accelerator.device.type),
+        "threads": progress.threads,
+        "mixed_precision": accelerator.mixed_precision,
+        "rows": rows,
+        **measure_speed(model.encoder, evaluator.tokenizer),
+    }
+
+
+def _write(
+    context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any], sts_matrix: np.ndarray | None
+) -> None:
+    """Write results.json and the model's folder; publish them if the settings request it."""
+    settings, run = context.settings, Run(context.folder)
+    build_folder(
+        evaluator.model,
+        evaluator.tokenizer,
+        run.model,
+        results=results,
+        settings=asdict(settings),
+        sts_matrix=sts_matrix,
+    )
+    # The results are last: they tell that the run is finished.
+    write_results(run.folder / RESULTS, results)
+    logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
+    if settings.push_to_hub and settings.hub_model_id:
+        destination = Destination(
+            settings.hub_model_id, settings.hub_public, settings.hub_revision, settings.hub_create_pr
+        )
+        publish(context.folder, destination)

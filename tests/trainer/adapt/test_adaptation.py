@@ -10,15 +10,14 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from trainer.adapt import adaptation as module
 from trainer.adapt.adaptation import adapt, scale_schedule, split_pairs
-from trainer.command_line import build_arguments, parse_arguments
 from trainer.data.datasets import RunData
-from trainer.preset_files import PRESETS
+from trainer.settings import PRESETS, build_settings, parse_settings
 from trainer.training.loop import TrainingLoop
 
 
 def arguments(**options: Any) -> Any:
     given = {"adapt": True, "initialize_from": "m", "pairs": ["p"], "tasks": {"response_prediction": 1}}
-    return build_arguments(**(given | options))
+    return build_settings(**(given | options))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_a_stopped_adaptation_starts_again_and_has_the_same_result(base, adapted
         monkeypatch.setattr(TrainingLoop, "step", step)
         words = ["--initialize_from", base, "--pairs", str(adapted_pairs), "--cache_dir", str(tmp_path / "cache")]
         words += ["--output_dir", str(tmp_path / name), "--max_steps", "8", "--learning_rate", ".01", *more]
-        return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
+        return adapt(parse_settings([str(PRESETS / "adapt.yaml"), *words]))
 
     expected = run("whole")
     with pytest.raises(KeyError):

@@ -18,8 +18,8 @@ from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import TASK, CrossValidation, hold_out, split_into_folds
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
-from trainer.command_line import build_arguments
 from trainer.evaluation.ranking import Ranks
+from trainer.settings import build_settings
 from trainer.training.context import RunContext
 
 
@@ -71,7 +71,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
         trials = hold_out(DatasetDict(train=pairs, **({"validation": dev} if dev else {})))
         parts = [part for trial in trials for part in trial.parts]
         settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4}
-        arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, **settings)
+        arguments = build_settings(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, **settings)
         accelerator = SimpleNamespace(free_memory=lambda: freed.append(len(Loop.runs)))
         model = torch.nn.Linear(1, 1, bias=False)
         model.config = SimpleNamespace(lexical_share=0.1, context_weights=[])

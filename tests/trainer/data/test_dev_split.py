@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from trainer.data.datasets import RunData
-from trainer.data.dev_split import complete_dev_split, thread_numbers
+from trainer.data.datasets import RunData, complete_dev_split, thread_numbers
 
 
 def make_data(train_threads: list[int], dev: int = 0) -> RunData:

@@ -6,12 +6,11 @@ from html import escape
 from pathlib import Path
 
 import pytest
-import yaml
-from huggingface_hub import ModelCard, parse_eval_result_entries
+from huggingface_hub import ModelCard
 from transformers import PretrainedConfig
 
 from trainer.publish.model_card import published_settings, read_scores, write_card
-from trainer.publish.training_data import example_id, find_hub_sources
+from trainer.publish.provenance import example_id, find_hub_sources
 from trainer.shipped import base_model
 
 
@@ -132,26 +131,12 @@ def test_every_number_in_data_and_results_sections_comes_from_the_results(card: 
         assert number.rstrip(",").replace(",", "") in known, number
 
 
-def test_eval_results_have_the_scores_on_whole_test_splits_of_hub_datasets(folder: Path):
-    read = {}
-    for path in (folder / ".eval_results").iterdir():
-        entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
-        read[path.name] = [(entry.dataset_id, entry.task_id, entry.value) for entry in entries]
-    sts = "mteb/stsbenchmark-sts"
-    assert read == {
-        "snli.yaml": [("stanfordnlp/snli", "accuracy", 0.7411)],
-        "stsb.yaml": [(sts, "pearson", 0.6905), (sts, "spearman", 0.6806)],
-        "stsb_tuned.yaml": [(sts, "pearson", 0.7307), (sts, "spearman", 0.7208)],
-    }
-
-
 def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
     write_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}}, SomeConfig(), "someone/untested")
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.eval_results is None
     assert "The model was not evaluated." in card.text
     assert "recorded no search for evaluation sentences" in card.text and "encode_query" not in card.text
-    assert not (tmp_path / ".eval_results").exists()
 
 
 def test_the_tokenizer_says_how_much_of_a_text_is_read(tmp_path: Path):
@@ -173,7 +158,6 @@ def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
     assert {result.dataset_type for result in card.data.eval_results} == {"local-dataset"}
     shown = card.text.partition("## Results")[2].partition("## Data")[0]
     assert "local dataset" in shown and "STS Benchmark" not in shown and "SNLI" not in shown
-    assert not (tmp_path / ".eval_results").exists()
 
 
 def test_published_settings_say_nothing_of_where_folders_lie():
@@ -199,6 +183,28 @@ def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_pat
     assert "| 2 local datasets | not stated | captions 1,200 | 7 |" in card.text
     assert "| someone/questions | not stated | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
+
+
+def test_a_dataset_of_the_hub_with_a_revision_has_its_own_row(tmp_path):
+    source = "someone/talk@v2"
+    settings = SETTINGS | {"pairs": [source, "data/chats"], "tasks": {"response_prediction": 1}}
+    leakage = {"pairs/talk": {"removed": 1}, "pairs/chats": {"removed": 0}}
+    rows = {"response_prediction/talk": 20, "response_prediction/chats": 10}
+    results = RESULTS | {
+        "run": {"rows": rows},
+        "leakage": leakage,
+        "hub_sources": [source],
+        "licenses": {source: "mit"},
+    }
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    text = (tmp_path / "README.md").read_text()
+    assert f"| {source} | mit | response prediction 20 | 1 |" in text
+
+
+def test_a_task_without_data_is_not_named(tmp_path):
+    write_card(tmp_path, RESULTS, SETTINGS | {"snli_share": 0.0}, SomeConfig(), "a/b")
+    text = (tmp_path / "README.md").read_text()
+    assert "- SNLI:" not in text and "- Response prediction:" in text
 
 
 @pytest.mark.parametrize("task", ["distillation", "response_distillation"])

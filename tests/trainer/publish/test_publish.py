@@ -121,7 +121,6 @@ def test_folder_has_code_card_results_and_preset(published):
     assert {"README.md", "config.yaml", "model.safetensors", "tokenizer.json", "modeling_base.py"} <= names
     assert f"modeling_{kind}.py" in names
     assert yaml.safe_load((published.folder / "config.yaml").read_text()) == SETTINGS | {"pairs": ["local dataset"]}
-    assert ".eval_results/snli.yaml" in names
     card = ModelCard.load(published.folder / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
 
@@ -176,15 +175,6 @@ def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer,
     with pytest.raises(InputError, match="not this one"):
         publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
     assert (dan_run / "model" / "README.md").read_text() == before
-    assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
-
-
-def test_a_user_s_file_in_the_model_s_folder_stays(dan_run: Path, tiny_tokenizer):
-    (dan_run / "model" / "notes").mkdir()
-    (dan_run / "model" / "notes" / "thesis.tex").write_text("years of work")
-    model = build("dan")
-    publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
-    assert (dan_run / "model" / "notes" / "thesis.tex").read_text() == "years of work"
     assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
 
 
@@ -404,12 +394,6 @@ def test_each_push_of_a_model_is_one_commit_with_all_its_files(hub):
     assert repository.files() == {name: path.read_bytes() for name, path in on_disk.items()}
 
 
-def test_a_second_push_deletes_results_that_no_longer_exist(hub):
-    first, second = [files for _, _, files in hub.repositories["models", "me/talker"].commits]
-    assert ".eval_results/snli.yaml" in first
-    assert ".eval_results/snli.yaml" not in second
-
-
 @pytest.mark.parametrize("name", ["me/talker", "me/plain", "me/borrowed", "me/again"])
 def test_a_repository_read_by_name_without_the_package_gives_the_same_bits(hub, name: str):
     assert not hub.pulled["had_package"]
@@ -487,8 +471,7 @@ def test_a_new_repository_is_private_unless_it_is_to_be_public(hub):
 
 def test_a_branch_and_a_pull_request_leave_main_as_it_is(hub):
     repository = hub.repositories["models", "me/private"]
-    snli = ".eval_results/snli.yaml"  # which only the pull request deletes
-    assert len(repository.commits) == 1 and snli in repository.files()
+    assert len(repository.commits) == 1
     assert repository.branches["v2"] == repository.files()
-    assert repository.branches["refs/pr/1"].keys() == repository.files().keys() - {snli}
+    assert repository.branches["refs/pr/1"].keys() == repository.files().keys()
     assert hub.pushed["pull request"]["printed"].endswith("me/private/discussions/1\n")

@@ -12,12 +12,12 @@ from data_scripts.__main__ import main as prepare
 from tests.loopback_hub import LoopbackHub
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
-from trainer.arguments import Arguments
 from trainer.export import __main__ as export
-from trainer.publish import training_data
+from trainer.publish import provenance
 from trainer.publish.folder import build_folder
 from trainer.publish.model_card import write_card
-from trainer.publish.training_data import find_licenses
+from trainer.publish.provenance import find_licenses
+from trainer.settings import Settings
 
 RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
 # The tasks in the Hub's list that suit a sentence encoder.
@@ -46,7 +46,7 @@ def test_the_hubs_validator_receives_the_card_and_accepts_it(tmp_path, monkeypat
 
 
 def test_the_model_has_the_license_of_its_option(tmp_path):
-    assert Arguments().license is None and card_of(tmp_path).data.license is None
+    assert Settings().license is None and card_of(tmp_path).data.license is None
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
 
 
@@ -63,7 +63,7 @@ def test_licenses_of_the_data_come_from_their_cards(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_text(text)
     cached = {"someone/talk": str(tmp_path / "downloaded" / "README.md")}
-    monkeypatch.setattr(training_data, "try_to_load_from_cache", lambda name, *_, **__: cached.get(name))
+    monkeypatch.setattr(provenance, "try_to_load_from_cache", lambda name, *_, **__: cached.get(name))
     folders = [str(tmp_path / name) for name in cards if name != "downloaded"]
     settings = {"pairs": [*folders, "someone/talk:all@main", "someone/else"], "snli": str(tmp_path / "nowhere")}
     found = {Path(source).name: license for source, license in find_licenses(settings).items()}
@@ -83,7 +83,7 @@ def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
 
 
 def test_the_model_has_the_languages_of_its_option(tmp_path):
-    assert Arguments().language == card_of(tmp_path).data.language == ["en"]
+    assert Settings().language == card_of(tmp_path).data.language == ["en"]
     text = card_of(tmp_path).text
     assert "similarity of sentences in English," in text and "all-MiniLM-L6-v2" in text
     card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})

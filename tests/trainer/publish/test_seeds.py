@@ -10,7 +10,7 @@ from trainer.publish.seeds import add_seeds
 
 
 def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
-    folder.mkdir()
+    (folder / "model").mkdir(parents=True)
     stsb = {"all": {"pearson": pearson, "spearman": 0.5, "pairs": 1379}, "news": {"pearson": pearson - 0.1}}
     results = {
         "response_prediction": {"p_at_1": pearson / 2, "p_at_3": 0.6, "queries": 9, "split": "test"},

@@ -14,7 +14,6 @@ from sentence_transformers import (
 )
 from sentence_transformers.sentence_transformer.losses import (
     CachedGISTEmbedLoss,
-    MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
 from torch import nn
@@ -25,7 +24,8 @@ from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import TEXTS
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
-from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
+from trainer.settings import Settings
+from trainer.tasks.response_prediction import ResponsePrediction
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
@@ -45,14 +45,14 @@ def packed(tokenizer, texts: list[str]) -> TokenColumn:
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_our_loss_at_every_size_is_that_of_sentence_transformers(symmetric, tiny_tokenizer, tmp_path):
+def test_our_loss_is_that_of_sentence_transformers(symmetric, tiny_tokenizer, tmp_path):
     torch.manual_seed(0)
     sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50, "embedding_size": 12}
     config = ConvSimDanConfig(
         vocab_size=len(tiny_tokenizer), response_hidden_sizes=[10], normalize_response=True, logit_scale_init=7, **sizes
     )
     model = ConvSimDanForMultitask(config).eval()
-    options = ResponsePredictionOptions(symmetric_loss=symmetric, matryoshka_dims=[6, 3])
+    options = Settings(symmetric_loss=symmetric)
     ours = ResponsePrediction(options, packed(tiny_tokenizer, INPUTS), packed(tiny_tokenizer, RESPONSES))
     loss, _ = ours.loss(model, ours.batch(np.arange(len(INPUTS))))
 
@@ -61,7 +61,7 @@ def test_our_loss_at_every_size_is_that_of_sentence_transformers(symmetric, tiny
     ranking = MultipleNegativesRankingLoss(theirs, scale=7.0, similarity_fct=util.dot_score, **both)
     sides = (("query", INPUTS), ("document", RESPONSES))
     features = [theirs.preprocess(texts, task=route) | {"task": route} for route, texts in sides]
-    expected = MatryoshkaLoss(theirs, ranking, [12, 6, 3])(features, torch.empty(0))
+    expected = ranking(features, torch.empty(0))
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from data_scripts.files.errors import InputError
-from trainer.command_line import parse_arguments
 from trainer.report import plan as module
 from trainer.report.plan import PlannedRun, read_plan, run_plan
 from trainer.report.word2vec import build_parser, settings_of
+from trainer.settings import parse_settings
 
 # Records its call, and writes the files of a finished run or fails.
 STAND_IN = """
@@ -57,7 +57,7 @@ def unfinished(runs: list[PlannedRun]) -> list[str]:
 def finish(folder: Path, plan: list[PlannedRun]) -> None:
     """Write the files that the first training run of a plan writes."""
     (run,) = [run for run in plan if run.folder == folder]
-    arguments = parse_arguments(run.command[1 : run.command.index("--resume")])
+    arguments = parse_settings(run.command[1 : run.command.index("--resume")])
     (folder / "model").mkdir(parents=True)
     (folder / "model" / "config.json").write_text("{}")
     (folder / "results.json").write_text("{}")
@@ -76,7 +76,7 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
     assert (second.name, second.label, second.role) == ("second", *LABELED.values())
     assert (second.folder, second.needs) == (runs / "second", ("first",))
     assert first.command[:2] == [str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
-    settings = parse_arguments(second.command[1:])
+    settings = parse_settings(second.command[1:])
     assert settings.initialize_from == str(runs / "first/model") and settings.pairs == [str(runs / "a"), "b"]
     assert settings.model_config == {"hidden_sizes": [16], "residual": True} and settings.max_steps == 7
     assert settings.output_dir == str(runs / "second") and not settings.resume
@@ -89,7 +89,7 @@ def test_a_varied_setting_is_a_run_of_each_value(tmp_path: Path) -> None:
         (f"dropout/{value}", ("model_config.token_dropout", value)) for value in ("0", "0.1")
     ]
     assert [run.label for run in runs] == ["model_config.token_dropout = 0", "model_config.token_dropout = 0.1"]
-    settings = [parse_arguments(run.command[1:]) for run in runs]
+    settings = [parse_settings(run.command[1:]) for run in runs]
     assert [each.model_config for each in settings] == [{"hidden_sizes": [16], "token_dropout": v} for v in (0, 0.1)]
     assert [each.output_dir for each in settings] == [str(run.folder) for run in runs]
 
@@ -108,7 +108,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     (folder / "results.json").unlink()
     (folder / "checkpoint-5").mkdir()
     (run,) = read(tmp_path, dan=DAN)
-    assert parse_arguments(run.command[1:]).resume
+    assert parse_settings(run.command[1:]).resume
 
 
 def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Every task is built from the run's options and datasets."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from data_scripts.files.errors import InputError
 from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
 from trainer.data.datasets import RunData
 from trainer.data.examples import caption_pairs, entailment_pairs, paraphrase_pairs
+from trainer.settings import FIELDS, Settings
 from trainer.tasks import TASKS, Task, TaskInputs, response_distillation
-from trainer.tasks.captions import Captions
-from trainer.tasks.entailment import Entailment
-from trainer.tasks.paraphrases import Paraphrases
+from trainer.tasks.contrastive import Captions, Entailment, Paraphrases
 from trainer.tasks.response_distillation import ResponseDistillation
 from trainer.tasks.response_prediction import ResponsePrediction
 from trainer.tasks.snli import Snli
@@ -41,7 +39,7 @@ def build(task: type[Task], training: dict[str, Dataset], **options: Any) -> dic
         Tokenizer(),  # type: ignore[arg-type]
         lambda rows, columns: {name: letters_column(rows[name][:]) for name in columns},
     )
-    return task.build(task.Options(seed=8, **options), inputs)
+    return task.build(Settings(seed=8, **options), inputs)
 
 
 def loss_of(task: Task) -> float:
@@ -63,7 +61,7 @@ def test_contrastive_tasks_read_every_dataset_of_their_kind_and_the_seed(task, r
     assert list(tasks) == [f"{task.name}/one", f"{task.name}/two"]
     expected, other = pairs(rows, 8), pairs(rows, 0)
     assert (expected.second != other.second).any() or (expected.negative != other.negative).any()
-    explicit = task(task.Options(similarity_scale=3.0), letters_column(expected.texts["text"][:]), expected)
+    explicit = task(Settings(similarity_scale=3.0), letters_column(expected.texts["text"][:]), expected)
     assert len(tasks[f"{task.name}/two"]) == len(expected) and loss_of(tasks[f"{task.name}/two"]) == loss_of(explicit)
 
 
@@ -74,15 +72,14 @@ def test_response_prediction_is_one_task_for_each_of_several_datasets():
         "response_prediction/one": 30, "response_prediction/two": 20,
     }  # fmt: skip
     (alone,) = build(ResponsePrediction, {"pairs": PAIRS}).items()
-    explicit = ResponsePrediction(ResponsePrediction.Options(), letters_column(FIRST), letters_column(SECOND))
+    explicit = ResponsePrediction(Settings(), letters_column(FIRST), letters_column(SECOND))
     assert alone[0] == "response_prediction" and loss_of(alone[1]) == loss_of(explicit)
 
 
 def test_inference_reads_premises_hypotheses_and_labels():
     tasks = build(Snli, {"snli": NLI})
-    explicit = Snli(Snli.Options(), letters_column(FIRST), letters_column(SECOND), np.array(LABELS))
+    explicit = Snli(Settings(), letters_column(FIRST), letters_column(SECOND), np.array(LABELS))
     assert list(tasks) == ["snli"] and loss_of(tasks["snli"]) == loss_of(explicit)
-    assert Snli.is_disabled(Snli.Options(snli_share=0)) and not Snli.is_disabled(Snli.Options(snli_share=0.01))
 
 
 VECTORS = np.random.default_rng(3).normal(size=(2, 30, 5)).astype(np.float16)
@@ -103,8 +100,8 @@ def asked(monkeypatch) -> list[Any]:
         parts = {name: VECTORS[:, : len(rows)] for name, rows in samples.items()}
         return {name: {"input": part[0], "response": part[1]} for name, part in parts.items()}
 
-    monkeypatch.setattr("trainer.data.teacher.sample_rows", sample_rows)
-    monkeypatch.setattr("trainer.data.teacher.encode_columns", encode_columns)
+    monkeypatch.setattr("trainer.tasks.response_distillation.sample_rows", sample_rows)
+    monkeypatch.setattr("trainer.tasks.response_distillation.encode_columns", encode_columns)
     monkeypatch.setattr(response_distillation, "calibrated_scale", lambda u, v: len(u) / 10 if len(u) == len(v) else 0)
     return calls
 
@@ -115,7 +112,7 @@ def test_response_distillation_has_a_sample_and_a_scale_for_every_dataset_of_pai
     assert asked == [(80, ["pairs/one", "pairs/two"]), ("t", tmp_path)]
     assert list(tasks) == ["response_distillation/one", "response_distillation/two"]
     columns = letters_column(FIRST[:20]), letters_column(SECOND[:20])
-    explicit = ResponseDistillation(ResponseDistillation.Options(), *columns, *VECTORS[:, :20], 2.0)
+    explicit = ResponseDistillation(Settings(), *columns, *VECTORS[:, :20], 2.0)
     assert loss_of(tasks["response_distillation/two"]) == loss_of(explicit)
 
 
@@ -142,8 +139,6 @@ def test_pairs_that_cannot_be_distilled_are_refused(pairs, distilled, message):
 
 def test_every_task_declares_what_the_run_reads():
     for name, task in TASKS.items():
-        fields = {field.name for field in dataclasses.fields(task.Options)}
-        assert task.name == name and task.required_option in fields and set(task.datasets) <= fields
+        assert task.name == name and task.required_option in FIELDS and FIELDS.keys() >= set(task.datasets)
     # The teacher's texts are those of the other datasets.
     assert [name for name, task in TASKS.items() if not task.adds_texts] == ["distillation", "response_distillation"]
-    assert [name for name, task in TASKS.items() if task.reads_all_datasets] == ["distillation"]

@@ -43,14 +43,6 @@ def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(name, kin
     assert len(calls) >= 2 * -(-len(ALL) // 5)  # every part is encoded again in the backward pass
 
 
-@pytest.mark.parametrize("name", ["response_prediction", "captions"])
-def test_gradient_caching_has_the_gradient_of_matryoshka_embeddings(name):
-    model = build_model("dan_input_network")
-    _, expected = loss_and_gradients(model, build_task(name, matryoshka_dims=[7, 3]))
-    _, cached = loss_and_gradients(model, build_task(name, matryoshka_dims=[7, 3], mini_batch_size=5))
-    torch.testing.assert_close(cached, expected)
-
-
 @pytest.mark.parametrize("kind", ["dan", "transformer"])
 def test_gradient_caching_repeats_dropout_in_the_second_pass(kind, monkeypatch):
     model = build_model(kind, dropout=0.3)

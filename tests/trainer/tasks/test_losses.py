@@ -13,7 +13,6 @@ from trainer.tasks.losses import (
     in_batch_softmax,
     neighbor_cross_entropy,
     similarity_divergence,
-    truncate,
 )
 
 
@@ -35,14 +34,6 @@ def test_false_negatives_against_a_loop():
     ]
     mask = false_negatives(*map(torch.tensor, (inputs[targets], responses[targets], inputs, responses, targets)))
     np.testing.assert_array_equal(mask.numpy(), expected)
-
-
-def test_truncated_vectors_are_rescaled_or_left_unchanged():
-    vectors = torch.tensor([[3.0, 4.0, 12.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]], requires_grad=True)
-    torch.testing.assert_close(truncate(vectors, 2), torch.tensor([[7.8, 10.4], [0, 0], [0, 0]]))
-    torch.testing.assert_close(truncate(vectors, 2, keep_length=False), vectors[:, :2])
-    truncate(vectors, 2).sum().backward()
-    assert vectors.grad is not None and vectors.grad.abs().max() < 10
 
 
 # One neighbor or two, before or after; candidates that are ignored; one neighbor among three candidates.

@@ -25,9 +25,10 @@ from tests.trainer.tasks.tiny_tasks import (
 )
 from trainer.data.examples import Neighbors, PositivePairs
 from trainer.data.token_cache import TokenColumn
-from trainer.tasks.captions import Captions, CaptionsOptions
-from trainer.tasks.distillation import Distillation, DistillationOptions
-from trainer.tasks.neighbors import NeighboringSentences, NeighborsOptions
+from trainer.settings import Settings
+from trainer.tasks.contrastive import Captions
+from trainer.tasks.distillation import Distillation
+from trainer.tasks.neighbors import NeighboringSentences
 
 SCALE = 5.0
 SOME = np.array([5, 2, 9, 14])
@@ -81,13 +82,10 @@ def test_a_hard_negative_that_is_nearer_than_the_pair_counts_as_wrong():
     # First texts, then second ones at an angle, then hard negatives: that of the first text is equal to it.
     vectors = torch.eye(5)[[0, 1, 2, 0, 1, 2, 0, 3]]
     vectors[3:6] = (vectors[3:6] + torch.eye(5)[4]) / 2**0.5
-    task = Captions(CaptionsOptions(), texts, pairs)
+    task = Captions(Settings(), texts, pairs)
     batch = task.batch(np.arange(3))
     assert packed(batch)[6:] == [[8], [2]]  # the first text of all may be a hard negative
     assert task.loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item() == pytest.approx(2 / 3)
-
-
-# -- Matryoshka embeddings --------------------------------------------------------------------------------------------
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -100,10 +98,10 @@ def cross_entropy(scores: np.ndarray, masked: np.ndarray) -> float:
 
 @pytest.mark.parametrize("input_network", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, input_network):
+def test_response_prediction_is_infonce_in_both_directions(normalize, input_network):
     kind = "dan_input_network" if input_network else "dan"
     model = build_model(kind, normalize_response=normalize, logit_scale_init=7.0)
-    task = build_task("response_prediction", matryoshka_dims=[7, 3])
+    task = build_task("response_prediction")
     batch = task.batch(ALL)
     masked = (batch["input_keys"][:, None] == batch["input_keys"]).numpy()
     masked |= (batch["response_keys"][:, None] == batch["response_keys"]).numpy()
@@ -112,32 +110,27 @@ def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, in
     with torch.no_grad():
         output = model(**{key: value for key, value in batch.items() if not key.endswith("_keys")})
     inputs = (output.query_embeds if input_network else output.pooler_output).numpy()
-    expected = 0.0
-    for size in (12, 7, 3):
-        u, v = inputs[:, :size], output.response_embeds.numpy()[:, :size]
-        # u is L2-normalized; the networks' outputs are only with normalize_response, which also scales scores.
-        u = unit(u) if normalize or not input_network else u
-        scores = u @ (7.0 * unit(v) if normalize else v).T
-        expected += (cross_entropy(scores, masked) + cross_entropy(scores.T, masked)) / 2
-        right = (scores.argmax(axis=1) == ALL).mean()
-        np.testing.assert_allclose(metrics["accuracy" if size == 12 else f"accuracy_{size}"].item(), right, rtol=1e-6)
+    u, v = inputs, output.response_embeds.numpy()
+    # u is L2-normalized; the networks' outputs are only with normalize_response, which also scales scores.
+    u = unit(u) if normalize or not input_network else u
+    scores = u @ (7.0 * unit(v) if normalize else v).T
+    expected = (cross_entropy(scores, masked) + cross_entropy(scores.T, masked)) / 2
+    np.testing.assert_allclose(metrics["accuracy"].item(), (scores.argmax(axis=1) == ALL).mean(), rtol=1e-6)
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
 
 
-def test_contrastive_tasks_add_the_loss_of_truncated_embeddings():
-    model, pairs, task = build_model("dan").eval(), positive_pairs(), build_task("captions", matryoshka_dims=[7, 3])
+def test_contrastive_tasks_are_infonce_in_both_directions_with_hard_negatives():
+    model, pairs, task = build_model("dan").eval(), positive_pairs(), build_task("captions")
     loss, metrics = task.loss(model, task.batch(ALL))
     hard = pairs.negative[pairs.negative >= 0]
     first, second, negatives = (vectors_of(model, rows) for rows in (pairs.first, pairs.second, hard))
     masked = (pairs.groups[:, None] == pairs.groups) & ~np.eye(ROWS, dtype=bool)
     masked_hard = np.concatenate([masked, pairs.groups[:, None] == pairs.groups[hard]], axis=1)
-    expected = 0.0
-    for size in (12, 7, 3):
-        u, v, others = (unit(vectors[:, :size]) for vectors in (first, second, negatives))
-        forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, masked_hard)
-        expected += (forth + cross_entropy(20 * v @ u.T, masked)) / 2
+    u, v, others = (unit(vectors) for vectors in (first, second, negatives))
+    forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, masked_hard)
+    expected = (forth + cross_entropy(20 * v @ u.T, masked)) / 2
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
-    assert set(metrics) == {"accuracy", "accuracy_7", "accuracy_3"}
+    assert set(metrics) == {"accuracy"}
 
 
 # -- SNLI, distillation -----------------------------------------------------------------------------------------------
@@ -158,7 +151,7 @@ def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32():
 
 def test_distillation_is_the_mean_relative_entropy_of_the_students_similarities_from_the_teachers():
     model, teacher = build_model("dan").eval(), teacher_vectors()[0].astype(np.float64)
-    task = Distillation(DistillationOptions(similarity_scale=SCALE), column(0), teacher)
+    task = Distillation(Settings(similarity_scale=SCALE), column(0), teacher)
     batch = task.batch(SOME)
     assert batch["teacher"].dtype == torch.float32 and packed(batch) == texts_of(column(0), SOME)
     loss, metrics = task.loss(model, batch)
@@ -216,7 +209,7 @@ def test_candidates_are_both_neighbors_and_random_sentences_that_were_never_next
     column = letters_column(texts)
     order = Neighbors.of(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3), column.keys)
     torch.manual_seed(0)
-    task = NeighboringSentences(NeighborsOptions(negatives=60), column, order)
+    task = NeighboringSentences(Settings(negatives=60), column, order)
     batch = task.batch(rows)
     letter = {tuple(texts_of(letters_column([text]), [0])[0]): text for text in texts}
     found = [letter[tuple(tokens)] for tokens in packed(batch)]

@@ -22,10 +22,11 @@ from tests.trainer.tasks.tiny_tasks import (
     texts_of,
     vectors_of,
 )
+from trainer.settings import Settings
 from trainer.tasks import response_distillation
 from trainer.tasks.encoding import ScoreTeachers, load_score_teachers
 from trainer.tasks.response_distillation import calibrated_scale
-from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
+from trainer.tasks.response_prediction import ResponsePrediction
 
 
 def response_scores(model: ConvSimForMultitask) -> np.ndarray:
@@ -83,7 +84,7 @@ def test_contrastive_tasks_compare_scaled_cosines_of_pairs_and_hard_negatives():
 
 def test_teachers_are_not_trained_and_have_no_dropout():
     teacher = build_model("dan", dropout=0.5, seed=3)
-    options = ResponsePredictionOptions(score_teacher_share=1)
+    options = Settings(score_teacher_share=1)
     task = ResponsePrediction(options, column(0), column(1), ScoreTeachers([teacher]))
     loss, _ = loss_and_gradients(build_model("dan"), task)
     torch.manual_seed(9)

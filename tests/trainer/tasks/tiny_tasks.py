@@ -16,11 +16,11 @@ from modeling_convsim import (
     ConvSimTransformerConfig,
     ConvSimTransformerForMultitask,
 )
-from trainer.command_line import arguments_class
 from trainer.data.examples import Neighbors, PositivePairs
 from trainer.data.token_cache import TokenColumn
+from trainer.settings import Settings
 from trainer.tasks import Task
-from trainer.tasks.captions import Captions
+from trainer.tasks.contrastive import Captions
 from trainer.tasks.distillation import Distillation
 from trainer.tasks.encoding import ScoreTeachers
 from trainer.tasks.neighbors import NeighboringSentences
@@ -82,7 +82,7 @@ def teachers() -> list[ConvSimForMultitask]:
 
 
 def build_task(name: str, **changes: Any) -> Task:
-    options = arguments_class()(**(OPTIONS | changes))
+    options = Settings(**(OPTIONS | changes))
     name, *has_teachers = name.split("_with_")
     ensemble = ScoreTeachers(teachers()) if has_teachers else None
     first, second = column(0), column(1)

@@ -11,14 +11,15 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from tests.trainer.tiny_datasets import write, write_datasets
-from trainer import hardware, run
+from trainer import run
+from trainer.evaluation import speed
 from trainer.training.loop import TrainingLoop
 
 
 @pytest.fixture(autouse=True)
 def no_measurement(monkeypatch) -> None:
     """At the end of a run, the speed of the model is measured with one sentence, not for a second."""
-    monkeypatch.setattr(hardware, "SPEED_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "SPEED_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,6 @@ def preset(datasets, tmp_path) -> Callable[..., str]:
             "trackers": ["none"],
             "output_dir": str(tmp_path / "run"),
             "cache_dir": str(datasets / "cache"),
-            "device": "cpu",
         } | changes
         path = tmp_path / "preset.yaml"
         path.write_text(yaml.safe_dump({key: value for key, value in options.items() if value is not None}))
@@ -130,5 +130,5 @@ def two_process_preset(preset, tmp_path) -> Path:
     write(tmp_path / "pairs", "validation", rows[150:])
     sizes = {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8}
     options = {"model_config": sizes, "tasks": {"response_prediction": 1}, "mask_false_negatives": True, "snli": None}
-    options |= {"mixed_precision": "no", "max_steps": 6, "eval_every": 6, "device": None, "output_dir": None}
+    options |= {"mixed_precision": "no", "max_steps": 6, "eval_every": 6, "output_dir": None}
     return Path(preset(**options, pairs=[str(tmp_path / "pairs")], cache_dir=str(tmp_path / "cache")))

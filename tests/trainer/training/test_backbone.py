@@ -15,8 +15,8 @@ from modeling_convsim import ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, build, save
 from tests.trainer.tiny_backbone import save_backbone, sentence_transformer
-from trainer.command_line import build_arguments
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
+from trainer.settings import build_settings
 from trainer.training import backbone as backbones
 from trainer.training.backbone import Backbone, find_backbone
 from trainer.training.inputs import build_tokenizer
@@ -180,14 +180,14 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
 def test_options_that_do_not_fit_are_refused(options, message, tmp_path):
     folder = str(save_backbone(tmp_path))
     with pytest.raises(InputError, match=message):
-        arguments = build_arguments(initialize_from=folder, tasks={"response_prediction": 1}, pairs=["p"], **options)
-        build_model(arguments, found(tmp_path).load_tokenizer())
+        settings = build_settings(initialize_from=folder, tasks={"response_prediction": 1}, pairs=["p"], **options)
+        build_model(settings, found(tmp_path).load_tokenizer())
 
 
 def test_a_pretrained_encoder_without_weights_is_refused():
-    arguments = build_arguments(model_type="pretrained", tasks={"response_prediction": 1}, pairs=["p"])
+    settings = build_settings(model_type="pretrained", tasks={"response_prediction": 1}, pairs=["p"])
     with pytest.raises(InputError, match="model_type is pretrained, so initialize_from is needed"):
-        validate_model(arguments)
+        validate_model(settings)
 
 
 def test_models_of_this_project_are_no_backbones(tiny_tokenizer, tmp_path):
@@ -255,11 +255,11 @@ def test_the_prompts_of_a_run_are_those_of_its_model(tmp_path):
     folder = save_backbone(tmp_path / "backbone", **files)
     options = {"initialize_from": str(folder), "tasks": {"response_prediction": 1}, "pairs": ["p"], "max_tokens": 20}
     own = {"input": "I see ", "query": "who: ", "response": "the house "}
-    assert initial_prompts(build_arguments(**options)) == own
+    assert initial_prompts(build_settings(**options)) == own
     encoder = encoder_of(folder)
     saved = save(encoder.model, encoder.tokenizer, tmp_path / "saved")
-    assert initial_prompts(build_arguments(**options | {"initialize_from": str(saved)})) == own
-    given = build_arguments(**options, model_config={"prompts": {"query": "? "}})
+    assert initial_prompts(build_settings(**options | {"initialize_from": str(saved)})) == own
+    given = build_settings(**options, model_config={"prompts": {"query": "? "}})
     assert initial_prompts(given) == {"input": "", "query": "? ", "response": ""}
 
 
@@ -267,6 +267,6 @@ def test_a_tokenizer_beside_the_one_of_the_backbone_is_refused(tiny_tokenizer, t
     folder = str(save_backbone(tmp_path / "backbone"))
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     options = {"initialize_from": folder, "tasks": {"response_prediction": 1}, "pairs": ["p"]}
-    arguments = build_arguments(**options, tokenizer=str(tmp_path / "tokenizer"))
+    settings = build_settings(**options, tokenizer=str(tmp_path / "tokenizer"))
     with pytest.raises(InputError, match=r"tokenizer: the encoder in initialize_from, .*, has its own: leave it out"):
-        build_tokenizer(arguments, None)
+        build_tokenizer(settings, None)

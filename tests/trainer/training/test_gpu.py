@@ -24,16 +24,17 @@ def model(request, tiny_transformer) -> dict:
     }
 
 
-def test_a_run_on_a_gpu_has_the_losses_of_one_on_a_cpu(run_trainer, preset, model, tmp_path):
+def test_a_run_on_a_gpu_has_the_losses_of_one_on_a_cpu(run_trainer, preset, model, tmp_path, monkeypatch):
     for device in ("cpu", "cuda"):
-        path = preset(output_dir=str(tmp_path / device), mixed_precision="no", device=device, **model)
+        monkeypatch.setenv("ACCELERATE_USE_CPU", str(device == "cpu"))
+        path = preset(output_dir=str(tmp_path / device), mixed_precision="no", **model)
         assert run_trainer(path) == 0
     assert losses(tmp_path / "cuda") == pytest.approx(losses(tmp_path / "cpu"), rel=1e-2)
 
 
 def test_a_run_in_bfloat16_is_resumed(run_trainer, interrupted_at, preset, model, tmp_path):
     def write_preset(folder: str) -> str:
-        return preset(output_dir=str(tmp_path / folder), mixed_precision="bf16", device="cuda", **model)
+        return preset(output_dir=str(tmp_path / folder), mixed_precision="bf16", **model)
 
     assert run_trainer(write_preset("uninterrupted")) == 0
     with interrupted_at(6):

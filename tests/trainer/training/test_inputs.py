@@ -1,14 +1,11 @@
-"""Fingerprints of what a run reads, and what its processes compare."""
+"""Fingerprints of what a run reads."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from datasets import Dataset, DatasetDict, Value, concatenate_datasets
 
-from data_scripts.files.errors import InputError
-from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.training import inputs
 from trainer.training.inputs import find_changes, fingerprint_inputs
@@ -78,28 +75,3 @@ def test_changed_evaluation_data_are_named_by_split(tiny_tokenizer):
     other = Dataset.from_list(ROWS[:-1])
     evaluation = {"sts": {"2012": {"MSR": other}}, "snli": DatasetDict({"validation": other})}
     assert changes(tiny_tokenizer, Dataset.from_list(ROWS), evaluation) == ["snli (validation)", "sts (2012 MSR)"]
-
-
-@pytest.fixture
-def gathered(monkeypatch) -> list[Any]:
-    """What `gather` returns: the values of all processes."""
-    values: list[Any] = []
-    monkeypatch.setattr(inputs, "gather", lambda own: values)
-    return values
-
-
-def test_other_settings_on_a_machine_are_refused_except_its_folders(gathered):
-    settings = {"batch_size": 8, "max_steps": 4}
-    gathered += [("a", settings), ("b", settings), ("c", {"batch_size": 8, "max_steps": 6})]
-    message = r"process 2 \(machine c\) has other settings than the main process \(max_steps is 6, not 4\)"
-    with pytest.raises(InputError, match=message):
-        inputs.check_same_settings(Arguments())
-
-
-def test_a_machine_with_other_data_is_refused(gathered):
-    gathered += [("a", {"training data of pairs": "1"}), ("a", {}), ("b", {"training data of pairs": "1"})]
-    inputs.check_same_data({})
-    gathered[2] = ("b", {"training data of pairs": "2"})
-    message = r"machine b reads other data than the main process \(training data of pairs\): copy"
-    with pytest.raises(InputError, match=message):
-        inputs.check_same_data({})

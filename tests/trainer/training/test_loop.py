@@ -12,12 +12,11 @@ import torch
 from data_scripts.files.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.evaluation.invented_data import evaluation_data
-from trainer.arguments import Arguments
-from trainer.command_line import build_arguments
+from trainer.settings import Settings, build_settings
 from trainer.training import loop as loop_module
-from trainer.training.context import Progress, RunContext
-from trainer.training.loop import TrainingLoop
-from trainer.training.metrics_log import MetricsLog
+from trainer.training.checkpoints import Progress
+from trainer.training.context import RunContext
+from trainer.training.loop import MetricsLog, TrainingLoop
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip, select_score
 from trainer.training.schedule import Schedule
 
@@ -96,14 +95,14 @@ class Evaluator:
 def build_loop(folder: Path, accelerator: Any = None, **options: Any) -> tuple[TrainingLoop, Model, Task]:
     options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
     options = {"best_metric": "stsb.dev.pearson"} | options
-    arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
+    settings = build_settings(pairs=["here"], tasks={"response_prediction": 1}, **options)
     accelerator = accelerator or Accelerator()
     plan = SimpleNamespace(
-        batch_sizes=Schedule(arguments).batch_sizes(),
+        batch_sizes=Schedule(settings).batch_sizes(),
         batch=lambda step: ("even" if step % 2 == 0 else "odd/x", np.arange(12) + 100 * step),
     )
     model, task = Model(accelerator.calls), Task()
-    tasks, context = {"even": task, "odd/x": task}, RunContext(arguments, accelerator, folder)
+    tasks, context = {"even": task, "odd/x": task}, RunContext(settings, accelerator, folder)
     return TrainingLoop(context, model, tasks, plan), model, task
 
 
@@ -116,7 +115,7 @@ def saved(monkeypatch) -> list[tuple[int, int | None, float | None]]:
     """Step, best step and best score of each checkpoint."""
     progress: list[tuple[int, int | None, float | None]] = []
 
-    def save(context: Any, model: Any, metrics: Any, now: Progress) -> None:
+    def save(context: Any, model: Any, now: Progress) -> None:
         progress.append((now.step, now.best_step, now.best))
 
     monkeypatch.setattr(loop_module, "save_checkpoint", save)
@@ -228,11 +227,11 @@ def test_a_run_on_dev_does_not_evaluate_the_semeval_test_sets(tiny_tokenizer, fi
 
 @pytest.fixture
 def log(tmp_path) -> MetricsLog:
-    return MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(), tmp_path))
+    return MetricsLog(RunContext(Settings(trackers=["none"]), Accelerator(), tmp_path))
 
 
 def test_means_and_first_steps_are_those_of_all_processes(tmp_path):
-    log = MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(1, 2), tmp_path))
+    log = MetricsLog(RunContext(Settings(trackers=["none"]), Accelerator(1, 2), tmp_path))
     log.add(1, "snli", {"loss": torch.tensor(1.0), "accuracy": torch.tensor(9.0)})
     log.add(2, "snli", {"loss": torch.tensor(5.0)})
     assert log.first_step_not_finite() == 300  # of the other process

@@ -21,11 +21,10 @@ from modeling_convsim import (
 )
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
-from trainer.arguments import Arguments
-from trainer.command_line import build_arguments
-from trainer.data import word_vectors
 from trainer.data.datasets import RunData
 from trainer.data.tokenizer import train_tokenizer
+from trainer.settings import Settings, build_settings
+from trainer.training import model as model_module
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.model import build_model, initialize_embeddings, max_tokens
 from trainer.training.model_evaluator import ModelEvaluator
@@ -49,27 +48,27 @@ def saved(tmp_path_factory, tiny_tokenizer) -> Path:
 
 def load(saved: Path, tokenizer: PreTrainedTokenizerFast, **options: Any) -> Any:
     return build_model(
-        build_arguments(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"], **options), tokenizer
+        build_settings(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"], **options), tokenizer
     )
 
 
 def test_the_config_and_the_tokenizer_need_not_be_repeated(saved, tiny_tokenizer, tmp_path):
-    arguments = build_arguments(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"])
-    tokenizer = build_tokenizer(arguments, RunData())
+    settings = build_settings(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"])
+    tokenizer = build_tokenizer(settings, RunData())
     assert tokenizer.get_vocab() == tiny_tokenizer.get_vocab()
     tokenizer.save_pretrained(tmp_path)  # says nothing of how it was loaded here
     assert not {"is_local", "local_files_only"} & json.loads((tmp_path / "tokenizer_config.json").read_text()).keys()
-    assert type(build_model(arguments, tokenizer)) is ConvSimTransformerForMultitask
+    assert type(build_model(settings, tokenizer)) is ConvSimTransformerForMultitask
 
 
 def test_averages_read_whole_texts_and_sequence_encoders_64_tokens(saved):
     options: dict[str, Any] = {"tasks": {"response_prediction": 1}, "pairs": ["p"]}
     for model_type, limit in {"dan": None, "cbow": None, "bilstm": 64, "transformer": 64}.items():
-        assert max_tokens(build_arguments(model_type=model_type, **options)) == limit
+        assert max_tokens(build_settings(model_type=model_type, **options)) == limit
     options["initialize_from"] = str(saved)
-    assert max_tokens(build_arguments(**options)) == 64 and max_tokens(build_arguments(max_tokens=9, **options)) == 9
+    assert max_tokens(build_settings(**options)) == 64 and max_tokens(build_settings(max_tokens=9, **options)) == 9
     for limit, expected in ((None, UNLIMITED), (9, 9)):
-        tokenizer = build_tokenizer(build_arguments(max_tokens=limit, **options), RunData())
+        tokenizer = build_tokenizer(build_settings(max_tokens=limit, **options), RunData())
         assert tokenizer.model_max_length == expected
 
 
@@ -100,9 +99,9 @@ def test_another_tokenizer_is_refused_but_not_that_of_a_model_without_one(saved,
     with pytest.raises(
         InputError, match=rf"other \({size + 1} entries\), but that of .* \({size} entries\), is another one"
     ):
-        build_tokenizer(Arguments(initialize_from=str(saved), tokenizer=str(tmp_path / "other")), RunData())
-    arguments = Arguments(initialize_from=str(tmp_path / "bare"), tokenizer=str(tmp_path / "other"))
-    assert len(build_tokenizer(arguments, RunData())) == size + 1
+        build_tokenizer(Settings(initialize_from=str(saved), tokenizer=str(tmp_path / "other")), RunData())
+    settings = Settings(initialize_from=str(tmp_path / "bare"), tokenizer=str(tmp_path / "other"))
+    assert len(build_tokenizer(settings, RunData())) == size + 1
 
 
 def test_a_model_without_heads_is_refused(saved, tiny_tokenizer, tmp_path):
@@ -124,26 +123,26 @@ OPTIONS = {
 }
 
 
-def initialized(model_type: str, tmp_path, monkeypatch, **settings):
+def initialized(model_type: str, tmp_path, monkeypatch, **options):
     """Return a new model whose skip-gram vectors are (0.5, 0.5, 0.5, 0.5), and its vocabulary."""
     monkeypatch.setattr(
-        word_vectors, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
+        model_module, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
     sizes = {"embedding_size": 4} | OPTIONS[model_type]
-    arguments = build_arguments(
+    settings = build_settings(
         model_type=model_type,
         model_config=sizes,
         pairs=["pairs"],
         tasks={"response_prediction": 1},
         cache_dir=str(tmp_path),
-        **settings,
+        **options,
     )
     pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
     data = RunData(training={"pairs": pairs})
     tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
-    model = build_model(arguments, tokenizer)
-    tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
-    initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=False)
+    model = build_model(settings, tokenizer)
+    tasks = build_tasks(settings, data, tokenizer, show_progress=False)
+    initialize_embeddings(settings, model, tasks, data, tokenizer, show_progress=False)
     return model, tokenizer.get_vocab()
 
 
@@ -186,8 +185,8 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
     sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
     config = ConvSimDanConfig(**sizes, token_dropout=0.5, response_hidden_sizes=[3], nli_hidden_size=3)
     ConvSimDanForMultitask(config).save_pretrained(tmp_path)
-    arguments = Arguments(initialize_from=str(tmp_path))
-    trainable = TrainableModel(build_model(arguments, tiny_tokenizer), arguments, Accelerator(cpu=True))
+    settings = Settings(initialize_from=str(tmp_path))
+    trainable = TrainableModel(build_model(settings, tiny_tokenizer), settings, Accelerator(cpu=True))
 
     def varies() -> bool:
         torch.manual_seed(0)
@@ -204,10 +203,10 @@ def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
     model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
     model.get_parameter("encoder.embed_tokens.weight").data[3, 1] = torch.nan
     model.save_pretrained(tmp_path)
-    arguments = Arguments(initialize_from=str(tmp_path))
+    settings = Settings(initialize_from=str(tmp_path))
     with pytest.raises(InputError, match=r"initialize_from: the weights encoder\.embed_tokens\.weight .* not finite"):
-        build_model(arguments, tiny_tokenizer)
+        build_model(settings, tiny_tokenizer)
     write_checksums(tmp_path, ["config.json"])
     (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
     with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
-        build_model(arguments, tiny_tokenizer)
+        build_model(settings, tiny_tokenizer)

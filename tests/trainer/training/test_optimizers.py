@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.training.optimizers import RowwiseAdagrad, build_optimizers, clip_gradient
+from trainer.training.trainable_model import RowwiseAdagrad, build_optimizers, clip_gradient
 
 
 class Bag(nn.Module):

@@ -1,11 +1,10 @@
-"""Interrupted and resumed runs have the same results as uninterrupted ones; damaged checkpoints are not used."""
+"""Interrupted and resumed runs have the same results as uninterrupted ones."""
 
 import os
 import shutil
 import signal
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,26 +13,19 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import CHECKSUMS
 from tests.limits import file_size_limit
 from tests.trainer.tiny_datasets import write
 from tests.trainer.training.tiny_runs import read_metrics, read_results
-from trainer import hardware
-from trainer.data import word_vectors
-from trainer.training import schedule
-from trainer.training.checkpoints import (
-    _check_unchanged,
-    complete_checkpoint,
-    newest_whole_checkpoint,
-)
-from trainer.training.context import Progress
+from trainer import processes
+from trainer.runs import Run
+from trainer.training import model, schedule
+from trainer.training.checkpoints import Progress, _check_unchanged, complete_checkpoint
 from trainer.training.loop import TrainingLoop
-from trainer.training.run_folder import list_checkpoints
 
 
 def assert_same_results(expected: Path, actual: Path, is_stopped: bool = False) -> None:
     """Compare weights bit for bit, checkpoints and the log; a stopped run has logged one more step."""
-    names = [[path.name for path in list_checkpoints(folder)] for folder in (expected, actual)]
+    names = [[path.name for path in Run(folder).checkpoints] for folder in (expected, actual)]
     assert names[0] == names[1]
     for name in (names[0][-1], "model"):
         weights, others = (load_file(folder / name / "model.safetensors") for folder in (expected, actual))
@@ -46,7 +38,7 @@ AVERAGED_DAN = {"average_from": 0.2, "best_metric": "last"}
 TRANSFORMER = {"residual": True, "learned_token_weights": True, "hidden_dropout": 0.2}
 
 
-@pytest.mark.parametrize(("kind", "step", "left"), [("transformer", 6, "4"), ("average", 10, "4 8")])
+@pytest.mark.parametrize(("kind", "step", "left"), [("transformer", 6, "4"), ("average", 10, "8")])
 def test_a_killed_and_resumed_run_has_the_same_results_bit_for_bit(
     run_trainer, interrupted_at, preset, tiny_transformer, tmp_path, monkeypatch, kind, step, left
 ):
@@ -59,14 +51,14 @@ def test_a_killed_and_resumed_run_has_the_same_results_bit_for_bit(
     assert run_trainer(preset(output_dir=str(uninterrupted), **changes)) == 0
     with interrupted_at(step):
         run_trainer(preset(output_dir=str(resumed), **changes))
-    assert [path.name for path in list_checkpoints(resumed)] == [f"checkpoint-{number}" for number in left.split()]
-    monkeypatch.setattr(word_vectors, "cached_word_vectors", lambda *_, **__: pytest.fail("trains word vectors again"))
+    assert [path.name for path in Run(resumed).checkpoints] == [f"checkpoint-{number}" for number in left.split()]
+    monkeypatch.setattr(model, "cached_word_vectors", lambda *_, **__: pytest.fail("trains word vectors again"))
     assert run_trainer(preset(output_dir=str(resumed), **changes), "--resume", "true") == 0
     assert_same_results(uninterrupted, resumed)
 
 
-def test_a_stopped_or_damaged_run_is_resumed_from_its_last_whole_checkpoint(
-    run_trainer, interrupted_at, preset, tmp_path, monkeypatch, capsys, caplog
+def test_a_stopped_or_killed_run_is_resumed_from_its_last_checkpoint(
+    run_trainer, interrupted_at, preset, tmp_path, monkeypatch, capsys
 ):
     """SIGTERM saves a checkpoint, before and after the first evaluation, between two rows of the log."""
     uninterrupted, changes = tmp_path / "uninterrupted", {"log_every": 5}
@@ -88,15 +80,13 @@ def test_a_stopped_or_damaged_run_is_resumed_from_its_last_whole_checkpoint(
         assert run_trainer(path, "--resume", "true") == 0
         assert_same_results(uninterrupted, tmp_path / str(stopped), is_stopped=True)
 
-    path, damaged = preset(output_dir=str(tmp_path / "damaged"), **changes), tmp_path / "damaged"
+    path, killed = preset(output_dir=str(tmp_path / "killed"), **changes), tmp_path / "killed"
     with interrupted_at(10):
         run_trainer(path)
-    (damaged / "checkpoint-8" / "optimizer_1.bin").write_bytes(b"cut")
-    with (damaged / "metrics.jsonl").open("a") as file:
+    with (killed / "metrics.jsonl").open("a") as file:
         file.write('{"step": 10, "pai')
     assert run_trainer(path, "--resume", "true") == 0
-    assert "checkpoint-8 cannot be used: optimizer_1.bin is damaged" in caplog.text
-    assert_same_results(uninterrupted, damaged)
+    assert_same_results(uninterrupted, killed)
 
 
 def test_a_run_whose_disk_is_full_names_the_checkpoint_and_is_resumed(
@@ -117,13 +107,13 @@ def test_a_run_whose_disk_is_full_names_the_checkpoint_and_is_resumed(
 def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
     run_trainer, refused, preset, datasets, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (True, "as this test says"))
+    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: (True, "as this test says"))
     pairs, config = tmp_path / "pairs", tmp_path / "run" / "config.yaml"
     shutil.copytree(datasets / "pairs", pairs)
     options = {"max_steps": 4, "pairs": [str(pairs)]}
     assert run_trainer(preset(**options)) == 0
     # Another processor.
-    monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (False, "as this test says"))
+    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: (False, "as this test says"))
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     assert run_trainer(preset(**options), "--resume", "true") == 0
@@ -133,10 +123,9 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
 
     # A run older than an option had its default.
     settings = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({key: value for key, value in settings.items() if key != "matryoshka_dims"}))
-    (tmp_path / "run" / CHECKSUMS).unlink()
-    message = refused(preset(**options, matryoshka_dims=[8]), "--resume", "true")
-    assert "matryoshka_dims was [], is [8]" in message
+    config.write_text(yaml.safe_dump({key: value for key, value in settings.items() if key != "symmetric_loss"}))
+    message = refused(preset(**options, symmetric_loss=True), "--resume", "true")
+    assert "symmetric_loss was False, is True" in message
 
     validation = pairs / "validation-00000-of-00001.parquet"
     before = validation.read_bytes()
@@ -146,8 +135,7 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
     assert "resume: pairs (validation) changed since" in message and "restore the data, or start again" in message
     validation.write_bytes(before)
     (tmp_path / "run" / "checkpoint-4" / "progress.json").write_text("{")
-    message = refused(preset(**options), "--resume", "true")
-    assert "no whole checkpoint (checkpoint-4: progress.json is damaged" in message and "--overwrite true" in message
+    assert "checkpoint-4/progress.json" in refused(preset(**options), "--resume", "true")
 
 
 def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
@@ -156,31 +144,17 @@ def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
         _check_unchanged(tmp_path, asdict(begun), replace(begun, mixed_precision="no"))
 
 
-def complete(folder: Path, step: int, best_step: int | None, is_last: bool = False, **progress: Any) -> list[str]:
-    """Complete a checkpoint; returns the names of all of them."""
-    written = folder / f".checkpoint-{step}"
-    (written / "shards").mkdir(parents=True)
-    (written / "shards" / "0").write_text("good")
-    complete_checkpoint(written, Progress(step=step, best_step=best_step, **progress), is_last)
-    return [path.name for path in list_checkpoints(folder)]
+def test_the_last_and_the_best_checkpoint_are_kept(tmp_path):
+    def complete(step: int, best_step: int | None) -> list[str]:
+        written = tmp_path / f".checkpoint-{step}"
+        written.mkdir()
+        complete_checkpoint(written, Progress(step=step, best_step=best_step))
+        return [path.name for path in Run(tmp_path).checkpoints]
 
-
-def test_checkpoints_that_a_resumed_run_may_need_are_kept(tmp_path, caplog):
     (tmp_path / "checkpoint-mine").mkdir()
     (tmp_path / ".checkpoint-4-replaced").mkdir()
-    assert complete(tmp_path, 2, 2) == ["checkpoint-2"]
-    assert complete(tmp_path, 4, 2) == ["checkpoint-2", "checkpoint-4"]
-    assert complete(tmp_path, 6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
-    (tmp_path / "checkpoint-6" / "shards" / "0").write_text("damaged")
-    assert newest_whole_checkpoint(tmp_path).name == "checkpoint-4"
-    # Resumed, with the damaged one in place.
-    assert complete(tmp_path, 6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
-    assert (tmp_path / "checkpoint-6" / "shards" / "0").read_text() == "good"
-    (tmp_path / "checkpoint-6" / "shards" / "0").write_text("damaged")
-    (tmp_path / "checkpoint-2" / "shards" / "0").unlink()
-    with pytest.raises(InputError, match=r"no whole checkpoint \(checkpoint-2: shards/0 is missing"):
-        newest_whole_checkpoint(tmp_path)
-    assert "checkpoint-4 cannot be used: its best checkpoint checkpoint-2 cannot be used" in caplog.text
-    assert complete(tmp_path, 8, 6) == ["checkpoint-6", "checkpoint-8"]
-    assert complete(tmp_path, 9, 9, is_last=True) == ["checkpoint-9"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-9", "checkpoint-mine"]
+    assert complete(2, 2) == ["checkpoint-2"]
+    assert complete(4, 2) == ["checkpoint-2", "checkpoint-4"]
+    assert complete(6, 6) == ["checkpoint-6"]
+    assert complete(6, 6) == ["checkpoint-6"]  # of a resumed run
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-6", "checkpoint-mine"]

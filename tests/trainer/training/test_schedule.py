@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_scripts.files.errors import InputError
-from trainer.command_line import build_arguments, parse_arguments
+from trainer.settings import build_settings, parse_settings
 from trainer.training.schedule import BatchPlan, Schedule
 
 
@@ -81,11 +81,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def schedule(**options) -> Schedule:
-    return Schedule(build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options))
+    return Schedule(build_settings(pairs=["here"], tasks={"response_prediction": 1}, **options))
 
 
 def test_paper_preset_has_the_schedule_of_the_paper():
-    paper = Schedule(parse_arguments([str(ROOT / "trainer/presets/paper_dan.yaml")]))
+    paper = Schedule(parse_settings([str(ROOT / "trainer/presets/paper_dan.yaml")]))
     before, after = 30_000_000 - 1, 30_000_000
     assert (paper.batch_size(before), paper.learning_rate(before)) == (128, 0.01)
     assert (paper.batch_size(after), paper.learning_rate(after)) == (256, 0.001)

@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
-from trainer.arguments import Arguments
+from trainer.settings import Settings
 from trainer.training.trainable_model import TrainableModel
 
 RATE = 0.5
@@ -25,7 +25,7 @@ def new_model() -> ConvSimDanForMultitask:
 
 
 def build(accelerator: Accelerator, **options) -> TrainableModel:
-    return TrainableModel(new_model(), Arguments(learning_rate=RATE, **options), accelerator)
+    return TrainableModel(new_model(), Settings(learning_rate=RATE, **options), accelerator)
 
 
 def loss_of(model: nn.Module, batch: dict[str, Tensor] = BATCH) -> Tensor:

@@ -26,7 +26,7 @@ def values_of(metric: str, run_folder: Path) -> list[float]:
 
 def losses(preset: Path, output: Path, *options: str, ranks: int = 1) -> list[float]:
     """Train in one process or several; return the logged losses of response prediction."""
-    done = run_ranks(RUN, preset, "--output_dir", output, "--num_processes", str(ranks), *options, ranks=ranks)
+    done = run_ranks(RUN, preset, "--output_dir", output, *options, ranks=ranks)
     assert done.returncode == 0, done.stdout
     return read_losses(output)
 

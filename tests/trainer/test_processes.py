@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.trainer.thread_group import ThreadGroup
-from trainer import distributed
-from trainer.distributed import (
+from trainer import processes
+from trainer.processes import (
     average_table_gradients,
     bytes_received,
     first_on_each_machine,
@@ -21,15 +21,15 @@ from trainer.distributed import (
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> ThreadGroup:
     group = ThreadGroup(3)
-    monkeypatch.setattr(distributed, "dist", group)
+    monkeypatch.setattr(processes, "dist", group)
     return group
 
 
 def test_the_first_process_of_each_machine_enters_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     group, entered = ThreadGroup(4), list[int]()  # two machines of two processes
-    monkeypatch.setattr(distributed, "dist", group)
-    monkeypatch.setattr(distributed, "patient_group", lambda: None)
-    monkeypatch.setattr(distributed, "is_first_on_machine", lambda: group.get_rank() % 2 == 0)
+    monkeypatch.setattr(processes, "dist", group)
+    monkeypatch.setattr(processes, "patient_group", lambda: None)
+    monkeypatch.setattr(processes, "is_first_on_machine", lambda: group.get_rank() % 2 == 0)
 
     def enter(rank: int) -> None:
         with first_on_each_machine():
@@ -47,7 +47,7 @@ def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_sum
         rows = (torch.arange(8.0).view(2, 4) + 100 * rank).requires_grad_()
         gathered = gather_rows(rows)
         (gradient,) = torch.autograd.grad((gathered * weights[rank]).sum(), rows)
-        return distributed.rank(), gathered.detach(), gradient
+        return processes.rank(), gathered.detach(), gradient
 
     expected = torch.cat([torch.arange(8.0).view(2, 4) + 100 * rank for rank in range(3)])
     for rank, (own, gathered, gradient) in enumerate(group.run(gather)):
@@ -101,7 +101,7 @@ def test_a_single_process_changes_nothing() -> None:
     table.grad = gradient = torch.sparse_coo_tensor([[4, 4]], torch.ones(2, 2), (9, 2), check_invariants=True)
     average_table_gradients([table])
     assert table.grad is gradient
-    assert (distributed.world_size(), distributed.rank()) == (1, 0)
+    assert (processes.world_size(), processes.rank()) == (1, 0)
 
 
 @pytest.mark.parametrize("rows", [[], [3], [1, 2, 6], [2, 1], [4, 4], [0, 5, 5]])

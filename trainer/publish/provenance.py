@@ -1,4 +1,4 @@
-"""The training data of a model, for its card: tasks, sources, licenses, numbers of rows.
+"""Where a model comes from, for its card: tasks, sources, licenses, numbers of rows.
 
 What came from the Hub is named by its id, local folders not at all.
 """
@@ -14,8 +14,9 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from data_scripts.files.hub import escape_text, is_path, read_licenses
-from trainer.arguments import HUB_OPTIONS
-from trainer.evaluation.results import read_run_results, read_settings
+from trainer.data.datasets import source_name
+from trainer.runs import CONFIG, Run
+from trainer.settings import HUB_OPTIONS, sources_of, trained_tasks
 from trainer.shipped import MODEL_CARDS
 from trainer.tasks import TASKS
 
@@ -29,7 +30,7 @@ MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "w
 
 # Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 *HUB_OPTIONS, "num_processes", "device"}  # fmt: skip
+                 *HUB_OPTIONS}  # fmt: skip
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
@@ -46,9 +47,8 @@ def find_hub_sources(settings: Mapping[str, Any]) -> list[str]:
     It must be called during the run: later, or in another folder, a local folder `OWNER/NAME` may not be there, and
     nothing would tell its name from a Hub id.
     """
-    values = [
-        value if isinstance(value, list) else [value] for key, value in settings.items() if key not in NOT_PUBLISHED
-    ]
+    named = {**settings, **settings.get("task_options", {})}
+    values = [value if isinstance(value, list) else [value] for key, value in named.items() if key not in NOT_PUBLISHED]
     names = dict.fromkeys(name for value in values for name in value if isinstance(name, str))
     return [name for name in names if _is_hub_id(name) and not is_path(name)]
 
@@ -87,9 +87,8 @@ def base_models(settings: Mapping[str, Any], on_hub: Collection[str]) -> list[st
     found = [source for source in named if source and source in on_hub]
     if base_name(settings, on_hub) == SHIPPED:
         folder = MODEL_CARDS / "base"
-        if (folder / "config.yaml").is_file():
-            own = read_settings(folder / "config.yaml")
-            found += base_models(own, hub_sources(read_run_results(folder / "results.json")))
+        if (folder / CONFIG).is_file():
+            found += base_models(Run(folder).settings, hub_sources(Run(folder).results))
     return list(dict.fromkeys(found))
 
 
@@ -98,19 +97,7 @@ def example_id(run: Path) -> str:
     return f"runs/{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.name).strip('-.') or 'NAME'}/model"
 
 
-def sources_of(settings: Mapping[str, Any], dataset: str) -> list[str]:
-    """The sources that a run's settings name for a kind of dataset, such as `pairs`; empty if they name none."""
-    value = settings.get(dataset)
-    return [value] if isinstance(value, str) else list(value or [])
-
-
 # -- the card's rows --------------------------------------------------------------------------------------------------
-
-
-def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
-    """The tasks with a sampling weight in the settings, each once."""
-    weights = settings.get("tasks", {}).items()
-    return list(dict.fromkeys(task for task, weight in weights if weight))
 
 
 def has_teacher(settings: Mapping[str, Any]) -> bool:
@@ -192,7 +179,7 @@ def _sources_and_licenses(
     kind: str, one: str, results: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> tuple[str, str]:
     """The public names of a dataset's sources, and their license or licenses."""
-    sources = [source for source in sources_of(settings, kind) if one in ("", source.rstrip("/").rpartition("/")[2])]
+    sources = [source for source in sources_of(settings, kind) if one in ("", source_name(source))]
     licenses = find_licenses(settings) | results.get("licenses", {})
     on_hub = hub_sources(results)
     stated: dict[str, list[str]] = {}

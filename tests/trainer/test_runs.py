@@ -8,35 +8,33 @@ from types import SimpleNamespace
 import pytest
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import CHECKSUMS, RECORD
+from data_scripts.files.folders import RECORD
 from data_scripts.files.storage import LOCK
 from tests.killing import kill_at_each_call
-from trainer.arguments import Arguments
-from trainer.training.run_folder import begin_run, open_folder
+from trainer.runs import Run
+from trainer.settings import Settings
 
 RUN_FILES = [
     "config.yaml",
     "metrics.jsonl",
     "results.json",
-    "dev_scores.npz",
     "checkpoint-4/model.safetensors",
     "checkpoint-12/model.safetensors",
     "model/config.json",
     "model/README.md",
     "model/1_Router/router_config.json",
-    "model/.eval_results/stsb.yaml",
     "tokenizer/tokenizer.json",
     "tensorboard/events",
 ]
 
 
-def arguments(folder: Path, **changes) -> Arguments:
-    return Arguments(output_dir=str(folder), **changes)
+def arguments(folder: Path, **changes) -> Settings:
+    return Settings(output_dir=str(folder), **changes)
 
 
 def start(folder: Path, **changes) -> None:
-    with open_folder(folder, arguments(folder, **changes)):
-        begin_run(folder, arguments(folder, **changes))
+    with Run(folder).opened(arguments(folder, **changes)):
+        Run(folder).begin(arguments(folder, **changes))
 
 
 def add(folder: Path, *names: str) -> None:
@@ -59,7 +57,7 @@ def run(tmp_path) -> Path:
 
 def test_an_overwritten_run_leaves_nothing(run):
     start(run, overwrite=True, seed=7)
-    assert files(run) == [RECORD, CHECKSUMS, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
+    assert files(run) == [RECORD, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -87,27 +85,18 @@ def test_a_run_that_left_anything_of_worth_is_not_replaced_unasked(tmp_path, nam
     with pytest.raises(InputError, match="is not empty: resume the run with --resume true, delete and replace it"):
         start(tmp_path / "run")
     start(tmp_path / "run", overwrite=True)
-    assert files(tmp_path / "run") == [RECORD, CHECKSUMS, "config.yaml"]
+    assert files(tmp_path / "run") == [RECORD, "config.yaml"]
 
 
 def test_what_the_run_did_not_write_stays(run):
     others = ["replies/index.json", "notes.txt", "checkpoint-best/model.safetensors", "old/model/config.json"]
     add(run, *others)
     start(run, overwrite=True)
-    assert files(run) == sorted([RECORD, CHECKSUMS, "config.yaml", *others])
-
-
-@pytest.mark.parametrize("name", ["model/notes.txt", "tokenizer/words.txt", "model/onnx/encoder.onnx"])
-def test_a_user_s_file_in_a_folder_of_the_run_is_not_lost(run, name):
-    add(run, name)
-    before = files(run)
-    with pytest.raises(InputError, match=f"{name} is not a file that a run writes, and would be deleted with"):
-        start(run, overwrite=True)
-    assert files(run) == before
+    assert files(run) == sorted([RECORD, "config.yaml", *others])
 
 
 def test_a_run_that_fails_before_it_begins_leaves_no_folder(tmp_path):
-    with pytest.raises(RuntimeError), open_folder(tmp_path / "run", arguments(tmp_path / "run")):
+    with pytest.raises(RuntimeError), Run(tmp_path / "run").opened(arguments(tmp_path / "run")):
         raise RuntimeError
     assert not (tmp_path / "run").exists()
 
@@ -121,11 +110,11 @@ def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
         changed = replace(settings, **{name: others.get(type(value), "other")})
         if name in may_change:
             if name != "resume":
-                with open_folder(run, changed):
+                with Run(run).opened(changed):
                     pass
         else:
             message = rf"settings differ from those of the interrupted run \({name} was "
-            with pytest.raises(InputError, match=message), open_folder(run, changed):
+            with pytest.raises(InputError, match=message), Run(run).opened(changed):
                 pass
 
 
@@ -135,11 +124,11 @@ def test_the_new_tokenizer_takes_the_place_of_the_old_one_when_the_run_begins(ru
         (folder / "tokenizer.json").write_text("new")
 
     before, settings = files(run), arguments(run, overwrite=True)
-    with open_folder(run, settings):
+    with Run(run).opened(settings):
         assert [name for name in files(run) if name != LOCK] == before
-        begin_run(run, settings, SimpleNamespace(save_pretrained=save_pretrained))
-    saved = [f"tokenizer/{name}" for name in (CHECKSUMS, "tokenizer.json")]
-    assert files(run) == [RECORD, CHECKSUMS, "config.yaml", *saved]
+        Run(run).begin(settings, SimpleNamespace(save_pretrained=save_pretrained))
+    saved = [f"tokenizer/{name}" for name in ("tokenizer.json",)]
+    assert files(run) == [RECORD, "config.yaml", *saved]
     assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
 
 
@@ -149,7 +138,7 @@ def test_a_second_run_in_the_same_folder_is_refused(run, resume):
         fcntl.flock(file, fcntl.LOCK_EX)  # as another process does
         with (
             pytest.raises(InputError, match="run: another process is writing there; wait until it has finished"),
-            open_folder(run, arguments(run, overwrite=not resume, resume=resume)),
+            Run(run).opened(arguments(run, overwrite=not resume, resume=resume)),
         ):
             pass
 
@@ -158,15 +147,12 @@ def test_killed_at_any_call_the_run_can_be_started_again(tmp_path):
     run = tmp_path / "run"
     for calls in kill_at_each_call(lambda: start(run, overwrite=True)):
         start(run, overwrite=True)
-        assert files(run) == [RECORD, CHECKSUMS, "config.yaml"], calls
+        assert files(run) == [RECORD, "config.yaml"], calls
         add(run, "results.json", "model/config.json")
 
 
 @pytest.mark.parametrize("content", ["", "- a list", "{unclosed"])
 def test_a_run_with_a_damaged_config_is_not_resumed(run, content):
     (run / "config.yaml").write_text(content)
-    with pytest.raises(InputError, match=r"config\.yaml is damaged: its checksum differs"):
-        start(run, resume=True)
-    (run / CHECKSUMS).unlink()
     with pytest.raises(InputError, match=r"config\.yaml: (not readable as YAML|expected the settings of a run)"):
         start(run, resume=True)

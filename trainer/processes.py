@@ -1,40 +1,104 @@
-"""Collectives: waiting, sharing of what the main process has, negatives, sparse gradients of the embedding tables.
+"""The processes of a run: device, precision and threads of each, and what they exchange.
+
+Collectives wait, share what the main process has, and gather negatives and sparse gradients of embedding tables.
 
 A run has one main process (rank 0). The first process of each machine is that of local rank 0.
 """
 
+import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 import torch.distributed as dist
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-# How long processes wait for one that works alone: it tokenizes, trains word vectors, evaluates, saves or uploads. All
-# other collectives have the time-outs of torch, 10 minutes (NCCL) or 30 (gloo).
-PATIENCE = timedelta(hours=24)
+from data_scripts.files.errors import InputError
+from modeling_convsim.encoding.loading import has_fast_bfloat16
+from trainer.settings import Settings
+
+# How long processes wait for one that works alone: it tokenizes, trains word vectors, evaluates, saves or uploads. A
+# machine that has vanished is noticed after as long. All other collectives have the time-outs of torch, 10 minutes
+# (NCCL) or 30 (gloo).
+PATIENCE = timedelta(hours=3)
 
 Value = TypeVar("Value")
 
-_waits: list[float] = []  # seconds of each wait of this process
+logger = logging.getLogger(__name__)
+
 _patient_group: dist.ProcessGroup | None = None
 
 
-def seconds_waited() -> float:
-    """Return the seconds that this process has waited for others: in `wait_for_all`, `share` and `gather`."""
-    return sum(_waits)
+def start_accelerator(settings: Settings, resumed_precision: str | None = None) -> Accelerator:
+    """Start Accelerate, and the communication between processes, with the settings of the run and of its launcher.
+
+    The device is a GPU if there is one, unless Accelerate is configured for the CPU.
+
+    Args:
+        settings: the settings.
+        resumed_precision: the precision of the run before it was interrupted; `mixed_precision: auto` keeps it.
+
+    Raises:
+        InputError: the processes cannot reach each other, or the precision or a tracker is not available.
+    """
+    use_cpu = os.environ.get("ACCELERATE_USE_CPU", "false").lower() in ("true", "1", "yes")
+    cpu = use_cpu or not torch.cuda.is_available()
+    try:
+        PartialState(cpu=cpu)
+    except (ValueError, RuntimeError) as error:  # a variable is wrong, or the other processes cannot be reached
+        raise InputError(
+            f"the processes of the run could not be started ({str(error).splitlines()[0]}): check the environment "
+            "variables of the launcher (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT), or use `accelerate launch`"
+        ) from error
+    trackers = [tracker for tracker in settings.trackers if tracker != "none"]
+    mixed_precision: str = settings.mixed_precision
+    if mixed_precision == "auto":
+        mixed_precision = _choose_precision(resumed_precision)
+    if mixed_precision not in ("no", "bf16"):
+        raise InputError(f"mixed_precision of `accelerate launch` is {mixed_precision}; expected no or bf16")
+    try:
+        return Accelerator(
+            cpu=cpu,
+            mixed_precision=mixed_precision,
+            log_with=trackers or None,
+            project_dir=settings.output_dir,
+            # In each step, the heads of the other tasks have no gradient. Training changes no buffer.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
+        )
+    except ValueError as error:
+        raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
 
 
-@contextmanager
-def _timed() -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    _waits.append(time.perf_counter() - started)
+def _choose_precision(resumed: str | None) -> str:
+    """Return the precision of the resumed run, or that given to `accelerate launch`, or what is fast.
+
+    That is bfloat16 if the main process's device computes it fast.
+    """
+    state = PartialState()
+    if resumed := share(resumed):  # other machines may not see the run's folder
+        return resumed
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if launched != "no":
+        return launched
+    is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
+    if is_fast:
+        logger.info("computing in bfloat16 (mixed precision): %s", reason)
+    return "bf16" if share(is_fast) else "no"
+
+
+def available_threads() -> int:
+    """Return the number of threads that torch may use: the environment's, or this process's share of the cores."""
+    allowed = torch.get_num_threads()
+    # `accelerate launch` sets OMP_NUM_THREADS=1 for every process unless the user has set it.
+    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
+    return allowed
 
 
 def world_size() -> int:
@@ -74,8 +138,7 @@ def end_processes() -> None:
 def wait_for_all() -> None:
     """Wait until every process has called this, for up to `PATIENCE`."""
     if world_size() > 1:
-        with _timed():
-            dist.barrier(group=patient_group())
+        dist.barrier(group=patient_group())
 
 
 @contextmanager
@@ -93,19 +156,8 @@ def share(value: Value) -> Value:
     if world_size() == 1:
         return value
     values = [value]
-    with _timed():
-        dist.broadcast_object_list(values, src=0, group=patient_group())
+    dist.broadcast_object_list(values, src=0, group=patient_group())
     return values[0]
-
-
-def gather(value: Value) -> list[Value]:
-    """Return the values of all processes, objects that can be pickled, in the order of their ranks."""
-    if world_size() == 1:
-        return [value]
-    values: list[Any] = [None] * world_size()
-    with _timed():
-        dist.all_gather_object(values, value, group=patient_group())
-    return values
 
 
 @torch.no_grad()

@@ -1,0 +1,218 @@
+"""A run's folder: its settings, results and checkpoints, and how a run begins, resumes and replaces an earlier one."""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.files.errors import InputError
+from data_scripts.files.folders import RECORD, has_record, write_record
+from data_scripts.files.json_files import read_object
+from data_scripts.files.storage import (
+    LOCK,
+    lock_inside,
+    locked,
+    make_folder,
+    remove_temporary_files,
+    report_write_errors,
+    write_text,
+)
+from trainer.settings import HUB_OPTIONS, YAML_ERRORS, Settings
+
+# Options that a resumed run may change, because they do not affect training.
+MAY_CHANGE = {
+    "license",
+    "language",
+    "resume",
+    "overwrite",
+    "trackers",
+    "log_every",
+    "push_to_hub",
+    *HUB_OPTIONS,
+    "cache_dir",
+}
+KIND = "run"
+CONFIG, RESULTS, METRICS = "config.yaml", "results.json", "metrics.jsonl"
+CARD = "README.md"
+# What a run writes; nothing else in its folder is ever deleted. The record is last: it proves that the rest is ours.
+RUN_ENTRIES = re.compile(
+    r"results\.json|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
+)
+
+
+class Run:
+    """The folder of a run.
+
+    Attributes:
+        folder: the folder.
+        model: the folder of its model, which is what is published.
+        tokenizer: the folder of a tokenizer that it has trained.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.model, self.tokenizer = folder / "model", folder / "tokenizer"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings in config.yaml.
+
+        Raises:
+            InputError: the file is missing or damaged, or is not a mapping of settings.
+        """
+        path = self.folder / CONFIG
+        try:
+            settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, *YAML_ERRORS) as error:
+            raise InputError(f"{path}: not readable as YAML ({error}); restore it") from error
+        if not isinstance(settings, dict) or not isinstance(settings.get("tasks") or {}, dict):
+            raise InputError(f"{path}: expected the settings of a run, with a mapping of tasks; restore the file")
+        return settings
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The contents of results.json.
+
+        Raises:
+            InputError: the file is missing or damaged, or a part has another form than an evaluation writes.
+        """
+        path = self.folder / RESULTS
+        results = read_object(path)
+        if damaged := [name for name, part in results.items() if not isinstance(part, (Mapping, list))]:
+            raise InputError(
+                f"{path}: {damaged[0]} has another form than the trainer writes; restore the file, or evaluate the "
+                f"model again with: python -m trainer.evaluation {self.model} --output FILE"
+            )
+        return results
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints, the last one last."""
+        paths = (path for path in self.folder.glob("checkpoint-*") if RUN_ENTRIES.fullmatch(path.name))
+        return sorted((path for path in paths if path.is_dir()), key=lambda path: int(path.name.split("-")[1]))
+
+    def checkpoint(self, step: int | None) -> Path:
+        """Return the folder of the checkpoint of a step."""
+        return self.folder / f"checkpoint-{step}"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended, and has a model."""
+        return self._missing() is None
+
+    def check_finished(self) -> None:
+        """Check that the run has ended.
+
+        Raises:
+            InputError: a file of a finished run is missing.
+        """
+        if missing := self._missing():
+            raise InputError(f"{self.folder} is not the folder of a finished run: {missing} is missing")
+
+    def _missing(self) -> str | None:
+        return next((name for name in (CONFIG, RESULTS, "model") if not (self.folder / name).exists()), None)
+
+    @contextmanager
+    def opened(self, settings: Settings) -> Iterator[None]:
+        """Check that the folder is a new one, one to resume or one to overwrite, and lock it; nothing is deleted yet.
+
+        Raises:
+            InputError: the folder does not fit what the settings ask for, or another run writes to it.
+        """
+        self._check(settings)
+        is_new = not self.folder.exists()
+        make_folder(self.folder)
+        try:
+            with locked(self.folder, lock_inside(self.folder)):
+                self._check(settings)
+                self._remove_unfinished()
+                yield
+        finally:
+            if is_new:
+                with suppress(OSError):  # only if it is empty: the run has failed before it wrote anything
+                    self.folder.rmdir()
+
+    def begin(self, settings: Settings, tokenizer: PreTrainedTokenizerFast | None = None) -> None:
+        """Delete what an earlier run left, write `config.yaml` and a new tokenizer; what no run wrote stays.
+
+        Call it in `opened`, when data and settings are known to be right.
+
+        Raises:
+            InputError: the folder has changed and does not fit any more, or cannot be written.
+        """
+        self._check(settings)  # it may have changed meanwhile
+        self._delete()
+        with report_write_errors(self.folder, self.folder):
+            write_record(self.folder, KIND)
+        written = {key: value for key, value in asdict(settings).items() if key not in ("resume", "overwrite")}
+        write_text(self.folder / CONFIG, yaml.safe_dump(written, sort_keys=False, allow_unicode=True))
+        if tokenizer:
+            with report_write_errors(self.tokenizer, self.tokenizer):
+                tokenizer.save_pretrained(self.tokenizer)
+
+    def remove(self) -> None:
+        """Delete what an earlier run wrote to a folder that has the record of one.
+
+        Raises:
+            InputError: the folder has no such record.
+        """
+        self._check_replaceable(overwrite=True)
+        self._delete()
+
+    def _check(self, settings: Settings) -> None:
+        if settings.resume:
+            self._check_resumable(settings)
+        elif self.folder.is_dir() and any(path.name != LOCK for path in self.folder.iterdir()):
+            self._check_replaceable(settings.overwrite)
+
+    def _check_resumable(self, settings: Settings) -> None:
+        folder = self.folder
+        if not ((folder / CONFIG).is_file() and self.checkpoints):
+            raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
+        # A config.yaml that is older than an option lacks it: the run used the default.
+        before, now = asdict(type(settings)()) | self.settings, asdict(settings)
+        changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
+        if changed:
+            differences = "; ".join(f"{key} was {before[key]}, is {now[key]}" for key in changed)
+            raise InputError(f"resume: settings differ from those of the interrupted run ({differences}): use the same")
+
+    def _check_replaceable(self, overwrite: bool) -> None:
+        folder = self.folder
+        # A run that failed before its first checkpoint holds nothing worth keeping.
+        is_unfinished = has_record(folder, KIND) and not (
+            self.checkpoints or self.model.exists() or (folder / RESULTS).exists()
+        )
+        if not overwrite and not is_unfinished:
+            raise InputError(
+                f"output_dir {folder} is not empty: resume the run with --resume true, delete and replace it with "
+                "--overwrite true, or name another folder with --output_dir"
+            )
+        if not has_record(folder, KIND):
+            raise InputError(
+                f"overwrite: {folder} does not look like a run's folder (no {RECORD} of a run); name another folder "
+                "with --output_dir, or delete this one yourself"
+            )
+
+    def _remove_unfinished(self) -> None:
+        """Remove what a killed run was writing."""
+        remove_temporary_files(self.folder)
+        for path in self.folder.glob(".checkpoint-*"):
+            if RUN_ENTRIES.fullmatch(path.name):
+                shutil.rmtree(path)
+
+    def _delete(self) -> None:
+        if not has_record(self.folder, KIND):
+            return
+        for path in self.folder.iterdir():
+            if not RUN_ENTRIES.fullmatch(path.name):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()

@@ -1,0 +1,678 @@
+"""The settings of a run: all options, read from a preset and the command line, which takes precedence.
+
+An option that only some tasks read names them (`tasks`). Tasks of extensions read `task_options`. This module imports
+neither tasks nor torch, so that `--help` is fast.
+"""
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import re
+import sys
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+from data_scripts.files.command_line import LARGEST, suggest
+from data_scripts.files.errors import InputError
+from data_scripts.files.hub import check_license
+from trainer.shipped import base_model
+
+DEFAULT_STEPS = 1000
+MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
+MAX_TOKENS = 64  # of a text, by default, for encoders of sequences
+DEFAULT_MODEL_TYPE = "dan"
+# Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
+NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
+NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
+HUB_OPTIONS = ("hub_model_id", "hub_public", "hub_revision", "hub_create_pr")  # of push_to_hub
+# The headings of `--help`, by the first option of each.
+HEADINGS = {
+    "model_type": "model",
+    "pairs": "data",
+    "tasks": "tasks",
+    "max_steps": "optimization",
+    "eval_every": "evaluation",
+    "output_dir": "run",
+    "push_to_hub": "Hub",
+}
+LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")  # what the Hub accepts: codes of two or three letters, two words
+
+USAGE = "convsim train PRESET [--OPTION VALUE ...]"
+PRESETS = Path(__file__).parent / "presets"
+BASE = "model_cards/base"  # in our presets: of the clone, or, in another folder, the one that ships with convsim
+NONE = ("null", "none")
+MAPPINGS = ("model_config", "tasks", "task_options")
+# PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
+YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Several = Annotated[int, msgspec.Meta(ge=2, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Weight = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]  # the sum of weights is finite
+
+CONTRASTIVE = ("captions", "paraphrases", "entailment")
+IN_BATCH = ("response_prediction", *CONTRASTIVE)
+
+
+def option(default: Any, help: str, tasks: tuple[str, ...] = ()) -> Any:
+    """Declare an option.
+
+    Args:
+        default: the value if neither the preset nor the command line gives one; lists and mappings are copied.
+        help: the help text.
+        tasks: the tasks that read it; by default, every run does.
+    """
+    metadata = {"help": help, "tasks": tasks}
+    if isinstance(default, (list, dict)):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass
+class Settings:
+    """The settings of one run. If a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05)."""
+
+    # -- model
+    model_type: str | None = option(
+        None,
+        "encoder: the NAME of a modeling_NAME.py in modeling_convsim; by default that of initialize_from, or "
+        f"{DEFAULT_MODEL_TYPE}",
+    )
+    model_config: dict[str, Any] = option(
+        {},
+        "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'; for a single field: "
+        "--model_config.embedding_size 256",
+    )
+    token_weights: Literal["ones", "sif"] = option(
+        "ones",
+        "initial token weights of a DAN with learned_token_weights, or initial scale of a CBOW's word embeddings: "
+        "ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
+    )
+    word_vectors: str = option(
+        "random",
+        "initial word embeddings: random; skip_gram (trained on the texts of the run); a file or folder of word "
+        "vectors; or the folder or Hub id of a SentenceTransformer, which embeds the tokens",
+    )
+    word_vector_passes: Count | None = option(
+        None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts"
+    )
+    initialize_from: str | None = option(
+        None,
+        "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer, or of a "
+        "pretrained text encoder or SentenceTransformer, which gets new heads; on the command "
+        f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
+    )
+    tokenizer: str | None = option(
+        None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
+    )
+    tokenizer_kind: Literal["word", "bare_word", "wordpiece"] = option("word", "kind of the tokenizer to train")
+    min_count: Count = option(2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer")
+    vocab_size: Annotated[int, msgspec.Meta(ge=10, le=LARGEST)] = option(
+        30_000, "maximum vocabulary size of a new tokenizer"
+    )
+    max_tokens: Count | None = option(
+        None,
+        "maximum number of tokens of a text; longer texts are truncated. By default, encoders that average words read "
+        f"all of a text, and others {MAX_TOKENS} tokens",
+    )
+
+    # -- data
+    pairs: list[str] = option(
+        [],
+        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
+        "them, and a pair that several have is used once, as one of the first",
+        ("response_prediction", "response_distillation", "distillation"),
+    )
+    snli: str | None = option(
+        None,
+        "folder or Hub id of SNLI, for the task snli; its evaluation sentences are removed from the training data",
+    )
+    nli: list[str] = option(
+        [],
+        "folders or Hub ids of natural language inference datasets (SNLI, MultiNLI …)",
+        ("entailment", "distillation"),
+    )
+    captions: list[str] = option(
+        [],
+        "folders or Hub ids of image captions, in the format of `data_scripts captions`",
+        ("captions", "distillation"),
+    )
+    paraphrases: list[str] = option(
+        [],
+        "folders or Hub ids of paraphrases, or of pairs of sentences with similarity scores",
+        ("paraphrases", "distillation"),
+    )
+    documents: list[str] = option(
+        [],
+        "folders or Hub ids of sentences in order, in the format of `data_scripts books`, or of conversation pairs; "
+        "the task predicts neighboring sentences",
+        ("neighbors", "distillation"),
+    )
+    texts: list[str] = option(
+        [], "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only"
+    )
+    stsb: str | None = option(
+        None, "folder or Hub id of the STS Benchmark: evaluated, and removed from the training data"
+    )
+    cqa: str | None = option(None, "folder of SemEval CQA subtask B: evaluated, and removed from the training data")
+    sts: str | None = option(None, "folder of the SemEval STS datasets: evaluated, and removed from the training data")
+    cache_dir: str = option("runs/cache", "folder that caches token ids between runs")
+    extensions: list[str] = option([], "Python files that register tasks and encoders of your own")
+
+    # -- tasks
+    tasks: dict[str, Weight] = option(
+        {"response_prediction": 0.95, "snli": 0.05},
+        "sampling weight of each task, as JSON; every step samples one task; the paper: 0.95 and 0.05 (section 3.1). "
+        "For a single weight: --tasks.snli 0.1",
+    )
+    mask_false_negatives: bool = option(
+        False,
+        "mask false negatives: in-batch negatives equal to the true response, or other responses to the same input",
+        ("response_prediction",),
+    )
+    symmetric_loss: bool = option(False, "also predict the input from the response", ("response_prediction",))
+    snli_share: Share = option(1.0, "share of the SNLI training pairs to train on", ("snli",))
+    similarity_scale: Positive = option(
+        20.0,
+        "inverse temperature, by which cosines are multiplied; Siamese CBOW: 1",
+        (*CONTRASTIVE, "distillation", "neighbors"),
+    )
+    negatives: Count = option(
+        2, "number of random sentences among the candidates of each sentence; Siamese CBOW: 2", ("neighbors",)
+    )
+    score_teachers: list[str] = option(
+        [],
+        "folders or Hub ids of trained models of this project, with the run's tokenizer, whose mean scores of the "
+        "texts of a batch are reproduced: self-distillation (Furlanello et al., 2018)",
+        IN_BATCH,
+    )
+    score_teacher_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = option(
+        0.8, "share of the loss that compares with the scores of score_teachers", IN_BATCH
+    )
+    teacher: str | None = option(
+        None,
+        "folder or Hub id of the teacher, a SentenceTransformer",
+        ("distillation", "response_distillation"),
+    )
+    teacher_texts: Several = option(
+        200_000, "maximum number of training texts that the teacher encodes", ("distillation",)
+    )
+    distilled_pairs: list[str] = option(
+        [],
+        "which of pairs the teacher scores the responses of: those that it ranks well; all of them by default",
+        ("response_distillation",),
+    )
+    teacher_pairs: Several = option(
+        200_000, "maximum number of conversation pairs that the teacher encodes", ("response_distillation",)
+    )
+    task_options: dict[str, Any] = option(
+        {}, "options of tasks of your own (extensions), as JSON; for a single one: --task_options.NAME VALUE"
+    )
+
+    # -- optimization
+    max_steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] | None = option(
+        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given"
+    )
+    epochs: Count | None = option(None, "number of passes over the examples of all tasks, instead of max_steps")
+    batch_size: Several = option(128, "examples per step, over all processes")
+    mini_batch_size: Count | None = option(
+        None,
+        "number of examples that a process encodes at a time (GradCache): the gradient is that of the whole batch, "
+        "memory holds the activations of one mini-batch, and every example is encoded twice",
+    )
+    learning_rate: Positive = option(0.01, "learning rate")
+    table_learning_rate: Positive | None = option(
+        None,
+        "learning rate of the embedding matrices; by default learning_rate, and with adamw 20 times learning_rate",
+    )
+    optimizer: Literal["sgd", "adamw"] = option(
+        "sgd", "sgd (the paper's) or adamw (with row-wise Adagrad for the embedding matrices)"
+    )
+    weight_decay: NotNegative = option(
+        0.0, "decoupled weight decay of the layers (not of the embedding matrices); adamw only"
+    )
+    max_grad_norm: Positive | None = option(None, "clip the norm of the gradient to this value")
+    warmup: Share = option(0.0, "share of the run in which the learning rate rises from zero")
+    decay: Literal["constant", "linear", "cosine"] = option(
+        "constant", "learning rate after the warm-up: constant, or linear or cosine decay to zero"
+    )
+    average_from: Share = option(
+        1.0,
+        "share of the run after which the weights of every tenth step are averaged (stochastic weight averaging); the "
+        "average is evaluated and saved",
+    )
+    late_from: Share = option(1.0, "share of the run after which late_batch_size and late_learning_rate apply")
+    late_batch_size: Several | None = option(None, "batch size after late_from; the paper: 256")
+    late_learning_rate: Positive | None = option(None, "learning rate after late_from; the paper: 0.001")
+    adapt: bool = option(
+        False,
+        "adapt the model of initialize_from to a user's own conversations: training starts with token weights for "
+        "these, batch size and max_steps follow from the number of pairs, and the result is start + a (trained - "
+        "start), with the a that is best on dev (fewer than 4,000 pairs: in 3-fold cross-validation); the model "
+        "itself if that is best",
+    )
+
+    # -- evaluation
+    eval_every: Count = option(1000, "number of steps between evaluations on dev, each with a checkpoint")
+    best_metric: str = option(
+        "response_prediction.p_at_1",
+        "dev result that selects the best checkpoint: response_prediction.p_at_1 (or p_at_n, the mean of P@1, P@3 and "
+        "P@10, which varies less with the sample of queries), snli.accuracy, "
+        "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
+    )
+    final_split: Literal["both", "dev"] = option(
+        "both", "split that the finished model is evaluated on: both (dev and test) or dev"
+    )
+
+    # -- run
+    output_dir: str = option("runs/run", "the run's folder")
+    overwrite: bool = option(False, "delete an earlier run in output_dir")
+    resume: bool = option(False, "resume from the last checkpoint in output_dir")
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = option(0, "random seed")
+    log_every: Count = option(50, "number of steps between logs of the loss")
+    trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none")
+    mixed_precision: Literal["auto", "no", "bf16"] = option(
+        "auto",
+        "no, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
+        "bfloat16 instructions; a resumed run keeps its precision",
+    )
+    half_precision: bool = option(
+        False, "store the finished model in half precision, in half the space; it loads as float32"
+    )
+
+    # -- Hub
+    push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id")
+    hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME")
+    hub_public: bool = option(False, "create a public repository, not a private one")
+    hub_revision: str | None = option(None, "branch of the repository, created if it does not exist (default: main)")
+    hub_create_pr: bool = option(False, "open a pull request instead of committing to the branch")
+    license: str | None = option(
+        None, "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other … (default: none)"
+    )
+    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …")
+
+    def table_learning_rate_ratio(self) -> float:
+        """Return the learning rate of the embedding matrices over that of the layers; it is the same at every step."""
+        if self.table_learning_rate is not None:
+            return self.table_learning_rate / self.learning_rate
+        # Adagrad's step size decays with each row's update count, Adam's does not.
+        return 20.0 if self.optimizer == "adamw" else 1.0
+
+
+FIELDS = {each.name: each for each in dataclasses.fields(Settings)}
+TYPES = typing.get_type_hints(Settings)
+
+
+def sources_of(settings: Mapping[str, Any], kind: str) -> list[str]:
+    """The sources that settings name for a kind of dataset, such as `pairs`; empty if they name none."""
+    value = settings.get(kind, settings.get("task_options", {}).get(kind))
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
+    """Return the names of the tasks that some step may sample, in the order of `tasks`."""
+    weights = settings.get("tasks", {}).items()
+    return [task for task, weight in weights if weight and not (task == "snli" and settings.get("snli_share") == 0)]
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def build_settings(**values: Any) -> Settings:
+    """Build the settings of a run: other options have their defaults.
+
+    Raises:
+        InputError: an option does not exist, a value has the wrong type or is out of range, or two options do not fit
+            together.
+    """
+    settings = _convert(values)
+    if settings.model_type is None and not settings.initialize_from:
+        settings.model_type = DEFAULT_MODEL_TYPE
+    _validate(settings)
+    if settings.max_steps is None and settings.epochs is None and not settings.adapt:
+        settings.max_steps = DEFAULT_STEPS
+    return settings
+
+
+def _convert(values: Mapping[str, Any]) -> Settings:
+    """Convert values to the types of their options: text to numbers, for example."""
+    if unknown := [name for name in values if name not in FIELDS]:
+        hint = suggest(str(unknown[0]), FIELDS) or "; `python trainer/run.py --help` lists the options"
+        raise InputError(f"unknown option '{unknown[0]}'{hint}")
+    try:
+        return msgspec.convert(dict(values), Settings, strict=False)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).rpartition(" - at ")
+        name = re.sub(r"\W.*", "", path.removeprefix("`$."))
+        choices = f"; expected one of {_choices(name)}" if _choices(name) else ""
+        raise InputError(f"{name} is {json.dumps(values.get(name), default=str)}: {message}{choices}") from None
+
+
+def _choices(name: str) -> str:
+    is_choice = typing.get_origin(TYPES.get(name)) is Literal
+    return ", ".join(typing.get_args(TYPES[name])) if is_choice else ""
+
+
+def _validate(settings: Settings) -> None:
+    """Check the values that have a form of their own, and that no option excludes another or makes it ineffective."""
+    for name in ("output_dir", "cache_dir"):
+        if "://" in (folder := getattr(settings, name)):
+            raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")
+    source = settings.word_vectors  # a path may name the output of a run that has not started yet
+    if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
+        raise InputError(
+            f"word_vectors is '{source}'; expected random, skip_gram, an existing file or folder, or OWNER/NAME of "
+            "the Hub"
+        )
+    if settings.best_metric.startswith("sts."):
+        raise InputError(f"best_metric is '{settings.best_metric}', but sts are test sets: name a result of dev")
+    if settings.license is not None:
+        check_license("license", settings.license)
+    if not settings.language or not all(map(LANGUAGE.fullmatch, settings.language)):
+        raise InputError(
+            f"language is '{' '.join(settings.language)}'; expected ISO 639 codes in lower case, such as en, "
+            "separated by spaces"
+        )
+    if settings.push_to_hub and not settings.hub_model_id:
+        raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
+    if settings.resume and settings.overwrite:
+        raise InputError("resume and overwrite exclude each other: drop one of them")
+    if not sum(settings.tasks.values()) > 0:
+        raise InputError("tasks gives no task a sampling weight above 0")
+    if not trained_tasks(vars(settings)):
+        raise InputError("snli_share is 0, but the run trains on snli alone: raise it, or give another task a weight")
+    if settings.adapt:
+        _validate_adaptation(settings)
+    _refuse_ineffective_options(settings)
+
+
+def _validate_adaptation(settings: Settings) -> None:
+    if not settings.initialize_from:
+        raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
+    if [task for task, weight in settings.tasks.items() if weight] != ["response_prediction"]:
+        raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
+    if settings.average_from < 1:
+        raise InputError("adapt interpolates whole models: drop average_from")
+    _refuse(settings, ("epochs",), "adapt, whose steps follow from the number of pairs")
+    _refuse(settings, ("best_metric",), "adapt, which chooses by the mean reciprocal rank")
+    _refuse(settings, ("resume",), "adapt, which takes minutes and starts again")
+
+
+def _refuse_ineffective_options(settings: Settings) -> None:
+    """Refuse options that another option makes ineffective.
+
+    An option at its default value is not refused: the config.yaml of a run, which has all options, is a preset too.
+    """
+    late = ("late_batch_size", "late_learning_rate")
+    if settings.initialize_from:
+        source = "initialize_from, which names a trained model with its tokenizer"
+        _refuse(settings, ("token_weights", "word_vectors", *NEW_TOKENIZER), source)
+    if settings.tokenizer:
+        _refuse(settings, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
+    if settings.word_vectors != "skip_gram":
+        cause = f"word_vectors: {settings.word_vectors}"
+        _refuse(settings, ("texts", "word_vector_passes"), cause, "set word_vectors to skip_gram")
+    if settings.epochs:
+        _refuse(settings, ("max_steps",), "epochs", "drop epochs")
+    if settings.optimizer == "sgd":
+        _refuse(settings, ("weight_decay",), "optimizer: sgd", "set optimizer to adamw")
+    if settings.late_from == 1:
+        _refuse(settings, late, "late_from: 1, the end of the run", "set late_from below 1")
+    elif not _changed(settings, late):
+        raise InputError(f"late_from has no effect without {' or '.join(late)}: set one of them, or drop late_from")
+    if not settings.push_to_hub:
+        _refuse(settings, HUB_OPTIONS, "push_to_hub: false", "set push_to_hub to true")
+    if not settings.score_teachers:
+        _refuse(settings, ["score_teacher_share"], "score_teachers: none", "name models in score_teachers")
+    _refuse_options_of_absent_tasks(settings)
+
+
+def _refuse_options_of_absent_tasks(settings: Settings) -> None:
+    """Refuse options that only tasks outside of `tasks` read.
+
+    A task of weight 0 is in `tasks`, so that weights may vary while the rest of the preset stays.
+    """
+    readers = {name: each.metadata["tasks"] for name, each in FIELDS.items() if each.metadata["tasks"]}
+    if settings.tasks.keys() - {task for tasks in readers.values() for task in tasks}:
+        return  # the tasks of extensions may read any option
+    for name in _changed(settings, readers):
+        if not set(readers[name]) & settings.tasks.keys():
+            one = readers[name][0] if len(readers[name]) == 1 else f"one of {', '.join(readers[name])}"
+            cause, remedy = f"tasks: {', '.join(settings.tasks)}", f"give {one} a sampling weight in tasks"
+            _refuse(settings, [name], cause, remedy)
+
+
+def _changed(settings: Settings, names: Iterable[str]) -> list[str]:
+    """Return those of the named options whose value differs from their default."""
+    defaults = Settings()
+    return [name for name in names if getattr(settings, name) != getattr(defaults, name)]
+
+
+def _refuse(settings: Settings, names: Iterable[str], cause: str, remedy: str = "") -> None:
+    """Refuse options that have no effect together with another one, unless they have their defaults.
+
+    Args:
+        settings: the settings.
+        names: the options that have no effect.
+        cause: the other option, for the message.
+        remedy: how to give them effect, for the message.
+    """
+    if not (changed := _changed(settings, names)):
+        return
+    verb, pronoun = ("has", "it") if len(changed) == 1 else ("have", "them")
+    reset = " ".join(f"--{name}{'' if isinstance(getattr(settings, name), list) else ' none'}" for name in changed)
+    alternative = f"{remedy}, or drop {pronoun}" if remedy else f"drop {pronoun}"
+    raise InputError(
+        f"{', '.join(changed)} {verb} no effect with {cause}: {alternative} (to reset an option of a preset: {reset})"
+    )
+
+
+# -- presets and the command line -------------------------------------------------------------------------------------
+
+
+def parse_settings(argv: Sequence[str]) -> Settings:
+    """Parse `PRESET [--option VALUE …]`; PRESET is the name of a preset that ships with convsim, or a YAML file.
+
+    Raises:
+        InputError: the preset is missing or unreadable, an option is unknown, a value has the wrong type or is out of
+            range, or two options do not fit together.
+        SystemExit: the command line has --help, which was printed.
+    """
+    if {"--help", "-h"} & set(argv):
+        print(_format_help())
+        raise SystemExit(0)
+    if not argv or argv[0].startswith("-"):
+        raise InputError("the first argument must be a preset; `python trainer/run.py` lists the presets")
+    preset, *words = argv
+    with _errors_in(preset):
+        options = _change({}, read_preset(preset_path(preset)))
+        _convert(options)
+    with _errors_in("command line"):
+        overrides = _read_words(words)
+        of_new_model = (*NEW_TOKENIZER, *NEW_WEIGHTS) if "initialize_from" in overrides else ()
+        options = _change({name: options[name] for name in options if name not in of_new_model}, overrides)
+        _convert(options)
+    settings = build_settings(**options)
+    if settings.table_learning_rate is None:
+        # Last, so that an override of learning_rate changes both; written out, so that config.yaml is complete.
+        settings.table_learning_rate = settings.learning_rate * settings.table_learning_rate_ratio()
+    return settings
+
+
+@contextmanager
+def _errors_in(source: str) -> Iterator[None]:
+    """Let the errors of a preset or of the command line begin with its name."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _read_words(words: Sequence[str]) -> dict[str, Any]:
+    """Read `--option VALUE …` and `--option=VALUE`, with underscores or hyphens: option -> its value or values."""
+    options: dict[str, list[str]] = {}
+    values: list[str] | None = None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word.removeprefix("--").partition("=")
+            values = options[name.replace("-", "_")] = [value] if equals else []
+        elif values is None:
+            raise InputError(f"unknown argument '{word}'; expected --OPTION VALUE")
+        else:
+            values.append(word)
+    return {name: _value_of(name, values) for name, values in options.items()}
+
+
+def _value_of(name: str, words: list[str]) -> Any:
+    """Return the words of a list, or the only word of another option, read as JSON for a mapping and its entries."""
+    mapping, dot, _ = name.partition(".")
+    if _is_list(name):
+        return words
+    if len(words) != 1:
+        raise InputError(f"{name}: expected one value, got {len(words)}")
+    if mapping in MAPPINGS and (dot or words[0].lower() not in NONE):
+        try:
+            return json.loads(words[0])
+        except ValueError:
+            return words[0]
+    return words[0]
+
+
+def _change(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the values of a preset or of the command line; none gives an option its default."""
+    changed = dict(options)
+    for name, value in changes.items():
+        mapping, dot, entry = str(name).partition(".")
+        if dot and mapping in MAPPINGS:
+            changed[mapping] = {**changed.get(mapping, getattr(Settings(), mapping)), entry: value}
+        elif value is None or (not _is_list(name) and str(value).lower() in NONE):
+            changed.pop(name, None)
+        elif name == "model_config" and isinstance(value, dict):
+            changed[name] = {**changed.get(name, {}), **value}
+        else:
+            changed[name] = [value] if _is_list(name) and not isinstance(value, list) else value
+    return changed
+
+
+def _is_list(name: str) -> bool:
+    return typing.get_origin(TYPES.get(name)) is list
+
+
+def _format_help() -> str:
+    """Return the help: every option under its heading, with the tasks that read it and its default."""
+    parser = argparse.ArgumentParser(
+        usage=USAGE,
+        description="Train an encoder with the settings of a preset. Options of the command line take precedence.",
+        epilog=f"The value none resets an option to its default.\n\n{list_presets()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    defaults, group = Settings(), parser.add_argument_group("")
+    for name, each in FIELDS.items():
+        group = parser.add_argument_group(HEADINGS[name]) if name in HEADINGS else group
+        tasks = each.metadata["tasks"]
+        readers = f" ({'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)})" if tasks else ""
+        text = f"{each.metadata['help']}{readers} (default: {_format_default(getattr(defaults, name))})"
+        group.add_argument(f"--{name}", metavar=_metavar(name), help=text.replace("%", "%%"))
+    return parser.format_help()
+
+
+def _metavar(name: str) -> str:
+    kind, *_ = [each for each in (TYPES[name], *typing.get_args(TYPES[name])) if isinstance(each, type)] or [str]
+    names = {bool: "true|false", dict: "JSON"}
+    if _is_list(name):
+        return "STR ..."
+    return _choices(name).replace(", ", "|") or names.get(typing.get_origin(TYPES[name]) or kind, kind.__name__.upper())
+
+
+def _format_default(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return json.dumps(value) if isinstance(value, (dict, bool)) else str(value).replace("None", "none")
+
+
+def list_presets() -> str:
+    """Return a table of the presets with their descriptions, the comments of their first lines, and how to run one."""
+    files = sorted(PRESETS.glob("*.yaml"))
+    width = max(len(file.stem) for file in files)
+    descriptions = {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].strip("# ") for file in files}
+    rows = [f"  {name:{width}}  {description}" for name, description in descriptions.items()]
+    how = "`convsim train quickstart`, or on several processes with `accelerate launch -m trainer.run quickstart`"
+    return "\n".join(["presets:", *rows, "", f"Run one with {how}."])
+
+
+def preset_path(name: str) -> Path:
+    """The file of a preset: one that ships with convsim, if `name` is its name and no file; else the path `name`."""
+    shipped = PRESETS / f"{name}.yaml"
+    return shipped if name == Path(name).name and shipped.is_file() and not Path(name).is_file() else Path(name)
+
+
+def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Read the options of a preset; its key `extends` names a preset in the same folder whose options it changes.
+
+    Args:
+        path: the file.
+        extended_by: the presets that extend it.
+
+    Raises:
+        InputError: a file is missing or is not a YAML mapping, or presets extend each other.
+    """
+    if not path.is_file():
+        names = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
+        raise InputError(f"file not found{suggest(path.stem, names)}; the presets: {', '.join(names)}")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except YAML_ERRORS as error:
+        raise InputError(f"not readable as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"expected a mapping of options, found {type(values).__name__}")
+    if values.get("initialize_from") == BASE and path.parent == PRESETS and not Path(BASE).is_dir():
+        values["initialize_from"] = base_model()
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    names = sorted(preset.stem for preset in path.parent.glob("*.yaml") if preset != path)
+    if base not in names:
+        raise InputError(
+            f"extends is '{base}'{suggest(str(base), names)}; expected the name of another preset in {path.parent}"
+        )
+    file, chain = path.with_name(f"{base}.yaml"), (*extended_by, path)
+    if file in chain:
+        names = [preset.stem for preset in (*chain, file)]
+        raise InputError(f"extends is '{base}', but these presets extend each other: {' -> '.join(names)}")
+    return {**read_preset(file, chain), **values}
+
+
+def load_extensions(files: Any) -> None:
+    """Import Python files that register the user's tasks and encoders; each file is imported once.
+
+    Args:
+        files: the option `extensions`: a list of files, or a single one.
+
+    Raises:
+        InputError: a file does not exist, or its import raises an error.
+    """
+    for file in files if isinstance(files, list) else [files] if files else []:
+        path = Path(str(file)).resolve()
+        name = f"convsim_extension_{path.stem}"
+        if getattr(sys.modules.get(name), "__file__", None) == str(path):
+            continue
+        if path.suffix != ".py" or not path.is_file():
+            raise InputError(f"extensions: {file} is not a Python file")
+        specification = importlib.util.spec_from_file_location(name, path)
+        assert specification is not None and specification.loader is not None
+        module = sys.modules[name] = importlib.util.module_from_spec(specification)
+        try:
+            specification.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise InputError(f"extensions: {file} cannot be imported: {type(error).__name__}: {error}") from error
