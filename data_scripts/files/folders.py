@@ -1,15 +1,13 @@
-"""Writes the output folder of a command, which appears only when it is complete, with its checksums.
+"""Writes the output folder of a command, which appears only when it is complete.
 
 A record in the folder says that this project has written it, and which files; without it, nothing is ever deleted.
-SHA256SUMS has the format of `sha256sum --check`.
 """
 
 import hashlib
 import json
-import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,87 +27,13 @@ from data_scripts.files.storage import (
     report_write_errors,
     resolve_links,
     temporary_path,
-    write_text,
 )
 
-CHECKSUMS = "SHA256SUMS"
-_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
-
-def digest_of(file: Path, flush: bool = False) -> str:
-    """The SHA-256 of a file, in hexadecimal; with `flush`, its content is on the disk afterwards."""
+def digest_of(file: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as stream:
-        if flush:
-            os.fsync(stream.fileno())
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def read_checksums(folder: Path) -> dict[str, str]:
-    """Name of a file, relative to the folder -> SHA-256; empty without SHA256SUMS.
-
-    Raises:
-        InputError: it is damaged.
-    """
-    path = folder / CHECKSUMS
-    if not path.is_file():
-        return {}
-    lines = [_LINE.fullmatch(line) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-    if not lines or not all(lines):
-        raise InputError(f"{path} is damaged")
-    return {line[2]: line[1] for line in lines if line}
-
-
-def write_checksums(
-    folder: Path, names: Iterable[str], known: Mapping[str, str] | None = None, flush: bool = False
-) -> None:
-    """Write SHA256SUMS of files of a folder, in place of an earlier one.
-
-    Args:
-        folder: the folder.
-        names: the files, relative to it.
-        known: name -> SHA-256 of files that need not be read.
-        flush: make sure that the files and SHA256SUMS are on the disk afterwards.
-
-    Raises:
-        InputError: a file cannot be read, or SHA256SUMS cannot be written.
-    """
-    known = known or {}
-    digests = {name: known.get(name) or digest_of(folder / name, flush) for name in names if name != CHECKSUMS}
-    write_text(folder / CHECKSUMS, "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())))
-    if flush:
-        digest_of(folder / CHECKSUMS, flush)
-
-
-def find_damage(folder: Path, names: Collection[str] | None = None) -> str | None:
-    """How the files of a folder differ from its checksums; None if they do not, or if it has no checksums.
-
-    Args:
-        folder: the folder.
-        names: the files to verify, relative to the folder (default: all). A file without a checksum is not verified.
-    """
-    try:
-        digests = read_checksums(folder)
-        for name in sorted(digests if names is None else digests.keys() & set(names)):
-            if not (folder / name).is_file():
-                return f"{name} is missing"
-            if digest_of(folder / name) != digests[name]:
-                return f"{name} is damaged: its checksum differs from that in {CHECKSUMS}"
-    except InputError as error:
-        return str(error)
-    except OSError as error:
-        return f"{error.filename} cannot be read ({error.strerror})"
-    return None
-
-
-def check_files(folder: Path, names: Collection[str] | None = None) -> None:
-    """Check files of a folder with `find_damage`.
-
-    Raises:
-        InputError: one is missing or damaged.
-    """
-    if damage := find_damage(folder, names):
-        remedy = f"restore it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
-        raise InputError(f"{folder}: {damage}; {remedy}")
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
@@ -125,7 +49,6 @@ def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 RECORD = ".written-by-convsim"
-CARD = "README.md"  # has no checksum, because people complete it
 TEMPORARY_KIND = "temporary folder"
 UNFINISHED = "unfinished output"  # of a run that was interrupted while it wrote to a URL
 _PART = re.compile(r"(train|validation|test)-[\w-]+\.parquet|report\.json|README\.md")  # of an unfinished output

@@ -17,7 +17,7 @@ import numpy as np
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import CHECKSUMS, replace_files, staged_folder
+from data_scripts.files.folders import replace_files, staged_folder
 from data_scripts.files.json_files import from_json, read_object
 from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links
 from modeling_convsim.encoding.text_files import write_array
@@ -27,7 +27,7 @@ from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
 FORMAT = 4  # of the folder; indexes of replies in format 3 are read too
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
-INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
+INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"})
 INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
 
 

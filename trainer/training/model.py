@@ -12,7 +12,6 @@ from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenize
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_files
 from modeling_convsim import (
     ENCODERS,
     ConvSimConfig,
@@ -140,13 +139,9 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
     """Return what a loader opens: a folder, or OWNER/NAME or OWNER/NAME@REVISION. Code in the source is not run.
 
     Raises:
-        InputError: the source cannot be loaded, or a file of it is damaged; the message names the option.
+        InputError: the source cannot be loaded; the message names the option.
     """
-    name, revision = source, None
-    if Path(source).is_dir():
-        check_files(Path(source))
-    else:
-        name, revision = parse_model_id(source)
+    name, revision = (source, None) if Path(source).is_dir() else parse_model_id(source)
     try:
         loaded = loader.from_pretrained(name, **({"revision": revision} if revision else {}), trust_remote_code=False)
     # The type of the exception depends on the library that reads a damaged file; tokenizers raises bare Exceptions.

@@ -1,4 +1,4 @@
-"""Folders appear when they are complete, on a disk and at URLs; damage is found by their checksums."""
+"""Folders appear when they are complete, on a disk and at URLs."""
 
 import errno
 import json
@@ -10,13 +10,10 @@ from filelock import FileLock
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import (
-    CHECKSUMS,
     RECORD,
     UNFINISHED,
-    find_damage,
     has_record,
     new_folder,
-    write_checksums,
 )
 from data_scripts.files.storage import lock_beside, storage_path
 from tests.killing import kill_at_each_call
@@ -182,33 +179,3 @@ def test_what_an_interrupted_run_leaves_at_a_url_is_replaced_and_nothing_else(pl
     (place / "pairs" / "thesis.tex").unlink()
     write_at_url(place / "pairs")
     assert set(files_in(place)) == {f"pairs/{TRAIN}", f"pairs/{RECORD}"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    (folder / "1_Router").mkdir(parents=True)
-    (folder / "weights").write_bytes(b"\x00\x01" * 1000)
-    (folder / "1_Router" / "a file.json").write_bytes(b"{}")
-    (folder / "README.md").write_text("a card")
-    write_checksums(folder, ["weights", "1_Router/a file.json"])
-    return folder
-
-
-@pytest.mark.parametrize("name", ["weights", "1_Router/a file.json"])
-@pytest.mark.parametrize("content", [b"", b"another model's"])
-def test_damage_is_named(folder, name, content):
-    assert find_damage(folder) is None
-    (folder / name).write_bytes(content)
-    assert find_damage(folder) == f"{name} is damaged: its checksum differs from that in SHA256SUMS"
-    assert find_damage(folder, [name, "README.md"]) == find_damage(folder)
-    assert find_damage(folder, ["README.md"]) is None
-
-
-def test_a_missing_file_is_named_and_one_without_a_checksum_is_not_verified(folder):
-    (folder / "README.md").write_text("another card")
-    assert find_damage(folder) is None
-    (folder / "weights").unlink()
-    assert find_damage(folder) == "weights is missing"
-    (folder / CHECKSUMS).unlink()
-    assert find_damage(folder) is None

@@ -12,7 +12,6 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import write_checksums
 from modeling_convsim import (
     ConvSimDanConfig,
     ConvSimDanForMultitask,
@@ -205,8 +204,4 @@ def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
     model.save_pretrained(tmp_path)
     settings = Settings(initialize_from=str(tmp_path))
     with pytest.raises(InputError, match=r"initialize_from: the weights encoder\.embed_tokens\.weight .* not finite"):
-        build_model(settings, tiny_tokenizer)
-    write_checksums(tmp_path, ["config.json"])
-    (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
-    with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
         build_model(settings, tiny_tokenizer)
