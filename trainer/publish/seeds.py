@@ -9,7 +9,7 @@ from trainer.evaluation.results import update_results
 from trainer.publish.model_card import read_scores
 from trainer.runs import MAY_CHANGE, RESULTS, Run
 
-METRICS = ("pearson", "p_at_1", "map", "accuracy")  # one of each evaluation
+SCORES = ("pearson", "p_at_1", "map", "accuracy")  # one of each evaluation
 # Settings without effect on a model, and those of the tokenizer, which a run may take from another one.
 IGNORED = {*MAY_CHANGE, "seed", "output_dir", "tokenizer", "tokenizer_kind", "vocab_size"}
 
@@ -44,7 +44,7 @@ def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
     results = Run(run).results
     values = {}
     for score in read_scores(results, settings):
-        if score.split.startswith("test") and score.metric in METRICS:
+        if score.split.startswith("test") and score.metric in SCORES:
             # A part with one split has its scores directly under its name.
             split = "" if "split" in results[score.part] else score.split
             subset = score.subset or ("all" if score.part.startswith("stsb") else "")

@@ -92,11 +92,6 @@ def test_metadata_names_library_task_language_license_and_the_data_that_is_on_th
     assert "convsim_dan" in data.tags
 
 
-def test_the_sections_are_in_the_order_of_a_readers_questions(card: ModelCard):
-    sections = ["Install", "Use", "When to choose it", "Results", "More ways to use it", "Data", "Leakage", "Limits"]
-    assert re.findall(r"^## (.*)", card.text, re.MULTILINE) == [*sections, "Citation"]
-
-
 def test_model_index_has_the_first_metric_of_each_evaluator_on_test(card: ModelCard):
     written = [(result.dataset_split, result.metric_type, result.metric_value) for result in card.data.eval_results]
     assert written == [
@@ -112,15 +107,6 @@ def test_table_shows_every_score_that_is_not_on_dev(card: ModelCard):
     for score in read_scores(RESULTS, SETTINGS):
         row = re.search(rf"\| {score.split} \| [^|]+ \| {score.value:.4f} \|", card.text)
         assert bool(row) == (score.split != "dev"), score
-
-
-def test_a_model_that_was_evaluated_on_dev_alone_shows_these_scores(tmp_path: Path):
-    results = {"stsb": {"dev": RESULTS["stsb"]["dev"]}}
-    write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
-    card = ModelCard.load(tmp_path / "README.md")
-    assert "| textual similarity | STS Benchmark | dev | Pearson | 0.7101 |  |" in card.text
-    assert "(news)" not in card.text  # a part of a dataset whose whole has scores
-    assert [result.metric_value for result in card.data.eval_results] == [0.7101]
 
 
 def test_every_number_in_data_and_results_sections_comes_from_the_results(card: ModelCard):
@@ -207,17 +193,6 @@ def test_a_task_without_data_is_not_named(tmp_path):
     assert "- SNLI:" not in text and "- Response prediction:" in text
 
 
-@pytest.mark.parametrize("task", ["distillation", "response_distillation"])
-def test_the_card_of_a_distilled_model_names_the_teacher(task, tmp_path, card):
-    assert "Distilled" not in card.text
-    settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {task: 1}}
-    results = RESULTS | {"hub_sources": [settings["teacher"]]}
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    text = " ".join(ModelCard.load(tmp_path / "README.md").text.split())
-    assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
-    assert "word embeddings were initialized" not in text
-
-
 def test_a_baseline_of_another_ranking_alone_is_no_comparison(tmp_path: Path):
     baselines = {"bm25": {"cqa": {"dev": {"map": 0.5}, "test2017": {"map": 0.4}}}}
     write_card(tmp_path, RESULTS | {"baselines": baselines}, SETTINGS, SomeConfig(), "a/b")
@@ -263,21 +238,6 @@ def test_intervals_and_seeds_are_shown_if_they_were_measured(tmp_path):
     assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
     assert "with 3 seeds" in text and "| STS Benchmark test all | Pearson | 0.7100 | 0.0100 |" in text
     assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
-
-
-def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
-    settings = SETTINGS | {"tasks": {"chess_moves": 1.0, "snli": 0}, "games": ["/data/chess/openings"]}
-    results = {
-        "snli": {"accuracy": 0.5, "split": "test"},
-        "run": {"rows": {"chess_moves/openings": 9}},
-        "leakage": {"games/openings": {"removed": 2}},
-        "seeds": {"chess.test.elo": [1500.0]},
-    }
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    text = ModelCard.load(tmp_path / "README.md").text
-    assert "Training tasks:\n\n- chess moves\n" in text
-    assert "| local dataset | not stated | not recorded | 2 |" in text
-    assert "| chess test | elo | 1500.0000 |" in text
 
 
 def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Path):

@@ -17,7 +17,6 @@ from trainer.publish import provenance
 from trainer.publish.folder import build_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import find_licenses
-from trainer.settings import Settings
 
 RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
 # The tasks in the Hub's list that suit a sentence encoder.
@@ -43,11 +42,6 @@ def test_the_hubs_validator_receives_the_card_and_accepts_it(tmp_path, monkeypat
 
 
 # -- licenses ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_model_has_the_license_of_its_option(tmp_path):
-    assert Settings().license is None and card_of(tmp_path).data.license is None
-    assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
 
 
 def test_licenses_of_the_data_come_from_their_cards(tmp_path, monkeypatch):
@@ -77,21 +71,6 @@ def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
     settings = SETTINGS | {"tasks": {"paraphrases": 1}, "paraphrases": [str(tmp_path / "quora")]}
     results = RESULTS | {"leakage": {"paraphrases": {"removed": 0}}}
     assert "| local dataset | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
-
-
-# -- languages --------------------------------------------------------------------------------------------------------
-
-
-def test_the_model_has_the_languages_of_its_option(tmp_path):
-    assert Settings().language == card_of(tmp_path).data.language == ["en"]
-    text = card_of(tmp_path).text
-    assert "similarity of sentences in English," in text and "all-MiniLM-L6-v2" in text
-    card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
-    assert card.data.language == ["de", "gsw"] and "English" not in card.text and "MiniLM" not in card.text
-    assert "similarity of sentences (language: de, gsw), for search" in card.text
-
-
-# -- speed ------------------------------------------------------------------------------------------------------------
 
 
 # -- examples ---------------------------------------------------------------------------------------------------------

@@ -11,19 +11,18 @@ import yaml
 from datasets import Dataset
 from scipy import stats
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
-from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close
+from tests.trainer.publish.test_publish import SETTINGS
 from trainer.evaluation import __main__ as evaluation
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import read_results
 from trainer.evaluation.sts_tuning import has_route, read_matrix
 from trainer.publish.__main__ import main as publish
-from trainer.publish.folder import build_folder, embed_all_sides, verify_folder
+from trainer.publish.folder import build_folder, verify_folder
 
 MATRIX_FILE = "model/1_Router/sts_0_Dense/model.safetensors"
 
@@ -89,22 +88,6 @@ def test_the_route_of_the_loaded_folder_gives_the_tuned_score(tuned_run, stsb, s
     expected = results["stsb_tuned"][name]["all"]["pearson"]
     assert abs(expected - results["stsb"][name]["all"]["pearson"]) > 1e-3  # the matrix is not the identity
     assert score_by_route(tuned_run / "model", stsb[split]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_the_other_readers_get_the_same_vectors_with_a_matrix(tuned_run, tiny_tokenizer, tmp_path):
-    vectors = embed_all_sides(build("dan"), tiny_tokenizer, TEXTS)
-    model = SentenceTransformer(str(tuned_run / "model"), device="cpu")
-    assert close(model.encode(TEXTS), vectors.inputs) and close(model.encode_document(TEXTS), vectors.responses)
-    batch = tiny_tokenizer(TEXTS, padding=True, return_tensors="pt")
-    ids = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-    assert close(AutoModel.from_pretrained(tuned_run / "model")(**ids).pooler_output.detach(), vectors.inputs)
-
-
-def test_the_card_shows_the_route_only_of_a_tuned_model(tuned_run, tiny_tokenizer, tmp_path):
-    assert 'task="sts"' in (tuned_run / "model" / "README.md").read_text()
-    untuned = build_folder(build("dan"), tiny_tokenizer, tmp_path / "model", results={}, settings={})
-    assert 'task="sts"' not in (untuned / "README.md").read_text()
-    assert not has_route(untuned) and read_matrix(untuned) is None
 
 
 def test_verification_fails_where_the_route_has_another_matrix(tuned_run):

@@ -99,15 +99,6 @@ def saved(folder, tokenizer, model_class=ConvSimDanForMultitask) -> str:
     return str(folder)
 
 
-def test_saved_models_are_loaded_as_teachers(tiny_tokenizer, tmp_path):
-    ensemble = load_score_teachers([saved(tmp_path / name, tiny_tokenizer) for name in "ab"], tiny_tokenizer)
-    vectors = ensemble.embed_batch(
-        {"input_ids": torch.tensor([2, 3, 4, 5]), "cu_seqlens": torch.tensor([0, 1, 4])}, None
-    )
-    assert vectors.shape == (2, 16)
-    torch.testing.assert_close(vectors.square().sum(dim=1), torch.ones(2))
-
-
 def test_teachers_that_do_not_fit_are_refused(tiny_tokenizer, tmp_path):
     other = saved(tmp_path / "a", tiny_tokenizer.train_new_from_iterator(["other words"], vocab_size=20))
     with pytest.raises(InputError, match=rf"the tokenizer of {other} .* is not that of this run .* --tokenizer"):
@@ -156,11 +147,6 @@ def test_the_scale_minimizes_the_loss_of_the_true_responses(pairs, monkeypatch):
     best = minimize_scalar(info_nce, bounds=(1, 100), method="bounded").x
     assert 1.5 < best < 50
     assert calibrated_scale(*vectors) == pytest.approx(best, rel=0.13)  # steps of 12 %
-
-
-def test_the_scale_of_a_teacher_that_says_nothing_is_the_smallest():
-    unrelated = np.stack([noisy_pairs(200, 0)[0], noisy_pairs(200, 0)[0][::-1]])
-    assert calibrated_scale(*unrelated) == 1
 
 
 def test_each_pair_counts_the_same_in_the_calibrated_scale_also_in_a_short_last_part():

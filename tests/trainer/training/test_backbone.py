@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer, PreTrainedConfig
+from transformers import AutoModel, AutoTokenizer
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, build, save
+from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, save
 from tests.trainer.tiny_backbone import save_backbone, sentence_transformer
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
 from trainer.settings import build_settings
-from trainer.training import backbone as backbones
 from trainer.training.backbone import Backbone, find_backbone
 from trainer.training.inputs import build_tokenizer
 from trainer.training.model import build_model, initial_prompts, validate_model
@@ -188,28 +187,6 @@ def test_a_pretrained_encoder_without_weights_is_refused():
     settings = build_settings(model_type="pretrained", tasks={"response_prediction": 1}, pairs=["p"])
     with pytest.raises(InputError, match="model_type is pretrained, so initialize_from is needed"):
         validate_model(settings)
-
-
-def test_models_of_this_project_are_no_backbones(tiny_tokenizer, tmp_path):
-    assert find_backbone(str(save(build("dan"), tiny_tokenizer, tmp_path))) is None
-    assert find_backbone("nowhere/at/all") is None
-
-
-def test_the_hub_is_asked_once_for_a_backbone_and_again_after_a_failure(tmp_path, monkeypatch):
-    save_backbone(tmp_path)
-    asked = []
-
-    def get_config(name, **options):
-        asked.append(name)
-        if len(asked) == 1:
-            raise OSError("no connection")
-        return {"model_type": "bert"}, {}
-
-    monkeypatch.setattr(PreTrainedConfig, "get_config_dict", get_config)
-    monkeypatch.setattr(backbones, "download_model", lambda *args: tmp_path)
-    assert find_backbone("owner/asked-once") is None
-    assert {find_backbone("owner/asked-once").folder for _ in range(3)} == {tmp_path}
-    assert asked == ["owner/asked-once"] * 2
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
 """Fingerprints of what a run reads."""
 
-from types import SimpleNamespace
-
 import pyarrow as pa
 import pytest
 from datasets import Dataset, DatasetDict, Value, concatenate_datasets
 
 from trainer.data.datasets import RunData
+from trainer.settings import Settings
 from trainer.training import inputs
 from trainer.training.inputs import find_changes, fingerprint_inputs
 
@@ -16,7 +15,9 @@ ROWS = [{"input": f"text {index}" * (index % 7), "label": index % 3, "score": No
 def changes(tokenizer, rows: Dataset, evaluation: dict | None = None) -> list[str]:
     before = RunData({"pairs": Dataset.from_list(ROWS)}, {"sts": {"2012": {"MSR": Dataset.from_list(ROWS)}}})
     now = RunData({"pairs": rows}, evaluation or before.evaluation)
-    return find_changes(fingerprint_inputs(before, tokenizer, None), fingerprint_inputs(now, tokenizer, None))
+    return find_changes(
+        fingerprint_inputs(before, tokenizer, Settings()), fingerprint_inputs(now, tokenizer, Settings())
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +62,8 @@ def test_another_tokenizer_or_teacher_is_named(tiny_tokenizer, monkeypatch):
     other = tiny_tokenizer.train_new_from_iterator(["other words"], vocab_size=20)
 
     def prints(tokenizer, teacher=None, score_teachers=()):
-        options = SimpleNamespace(teacher=teacher, score_teachers=score_teachers)
-        return fingerprint_inputs(RunData(), tokenizer, options)
+        settings = Settings(teacher=teacher, score_teachers=list(score_teachers))
+        return fingerprint_inputs(RunData(), tokenizer, settings)
 
     before = prints(tiny_tokenizer, "a", ["b", "c"])
     assert before["teacher"] == "content of a" and find_changes(before, before) == []

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from trainer.settings import Settings
-from trainer.training.trainable_model import TrainableModel
+from trainer.training.trainable_model import TrainableModel, build_optimizers
 
-RATE = 0.5
+RATE, DECAY = 0.5, 0.3
 BATCH = {"input_ids": torch.tensor([3, 3, 7, 1, 2]), "cu_seqlens": torch.tensor([0, 3, 5])}
 
 
@@ -40,7 +40,9 @@ class FloatReference:
         self.tables = self.model.embedding_tables()
         held = {id(table) for table in self.tables}
         layers = [parameter for parameter in self.model.parameters() if id(parameter) not in held]
-        self.layers = torch.optim.AdamW(layers, lr=RATE, weight_decay=0.0)
+        groups = [{"params": [p for p in layers if (p.ndim >= 2) == is_matrix], "weight_decay": DECAY * is_matrix}
+                  for is_matrix in (True, False)]  # fmt: skip
+        self.layers = torch.optim.AdamW(groups, lr=RATE)
         self.sums = [torch.zeros(len(table), dtype=torch.float64) for table in self.tables]
 
     def step(self) -> None:
@@ -57,7 +59,7 @@ class FloatReference:
 @pytest.mark.parametrize("max_norm", [None, 0.01])
 def test_two_optimizers_make_the_steps_of_float64(accelerator, max_norm):
     reference = FloatReference(max_norm)
-    model = build(accelerator, optimizer="adamw", max_grad_norm=max_norm)
+    model = build(accelerator, optimizer="adamw", weight_decay=DECAY, max_grad_norm=max_norm)
     for _ in range(3):
         reference.step()
         accelerator.backward(loss_of(model.wrapped))
@@ -93,3 +95,15 @@ def test_one_weight_that_is_not_finite_is_found(accelerator, value):
     with torch.no_grad():
         list(model.wrapped.parameters())[-1].view(-1)[-1] = value
     assert not model.has_finite_weights()
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("trained", ["layer", "table", "neither"])
+def test_frozen_parameters_have_no_optimizer(name, trained):
+    model = nn.ModuleDict({"table": nn.Embedding(20, 4, sparse=True), "layer": nn.Linear(4, 2)}).requires_grad_(False)
+    if trained != "neither":
+        model[trained].requires_grad_(True)
+    optimizers = build_optimizers(model, [model["table"].weight], name, 0.1, 0.1)
+    held = [parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]]
+    assert {id(parameter) for parameter in held} == {id(p) for p in model.parameters() if p.requires_grad}
+    assert len(optimizers) == (trained != "neither")
