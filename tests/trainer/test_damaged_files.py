@@ -39,7 +39,6 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     stsb = ("--stsb", folder / "data" / "stsb")
     commands: dict[str, tuple[Any, ...]] = {
         "publish": ("trainer.publish.__main__", run, "--hub_model_id", "ORG/name", "--dry_run"),
-        "export": ("trainer.export.__main__", run, "-o", tmp_path / "export"),
         "evaluate": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb", *stsb),
         "evaluate tuned": ("trainer.evaluation.__main__", run / "model", "--tasks", "stsb_tuned", *stsb),
     }
@@ -66,8 +65,8 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         ("results.json", "{", ["publish"]),
         ("results.json", '{"stsb": 3}', ["publish"]),
         ("results.json", '{"leakage": {"pairs": 3}}', ["publish"]),
-        ("config.yaml", "a: [1", ["publish", "export"]),
-        ("config.yaml", "tasks: [1]", ["publish", "export"]),
+        ("config.yaml", "a: [1", ["publish"]),
+        ("config.yaml", "tasks: [1]", ["publish"]),
         ("model/config.json", "{", ["publish"]),
     ],
 )

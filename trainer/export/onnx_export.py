@@ -1,4 +1,4 @@
-"""The format onnx: a folder that onnxruntime runs without torch; the model as a graph, in float32 or fewer bits."""
+"""The format onnx: a folder that onnxruntime runs without torch; the model as a graph, in float32."""
 
 import contextlib
 import json
@@ -13,38 +13,29 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.extras import import_extra
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
-from trainer.export.formats import OUTPUTS, import_extra, save_tokenizer, size_in_float32
 
 BATCH_SIZE = 64
 LARGEST_FILE = 2**31  # bytes; protobuf, and thus one ONNX file, cannot hold more
 
-USAGE = """import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("tokenizer.json")
-session = onnxruntime.InferenceSession("model.onnx")
-batch = tokenizer.encode_batch(["How old are you?", "What is your age?"])
-embeddings, *_ = session.run(None, {
-    "input_ids": np.array([text.ids for text in batch], dtype=np.int64),
-    "attention_mask": np.array([text.attention_mask for text in batch], dtype=np.int64),
-})
-print(embeddings @ embeddings.T)
-"""
+# Side of a text -> the name of its vectors in an exported file.
+OUTPUTS = {"input": "sentence_embedding", "query": "query_embedding", "response": "response_embedding"}
 
 
 class OnnxEncoder:
     """An exported folder in onnxruntime as a `SentenceEncoder`; needs no torch model."""
 
-    def __init__(self, folder: Path, threads: int = 1) -> None:
-        onnxruntime = import_extra("onnxruntime")
+    def __init__(self, folder: Path) -> None:
+        onnxruntime = import_extra("onnxruntime", "export", "exporting")
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = threads, 3
+        options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
         file = str(folder / "model.onnx")
         self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
         self.sizes = {output.name: output.shape[1] for output in self.session.get_outputs()}
@@ -69,21 +60,13 @@ class OnnxEncoder:
         return vectors
 
 
-def write_onnx(encoder: Encoder, folder: Path, precision: str, embeddings: str) -> None:
+def write_onnx(encoder: Encoder, folder: Path) -> None:
     """Write model.onnx, config.json, and a tokenizer.json that pads and truncates by itself.
 
     Raises:
         InputError: ONNX cannot hold the encoder.
     """
-    graph, file = build_graph(OnnxForm(encoder.model)), folder / "model.onnx"
-    if embeddings != "float32":
-        compress_embeddings(graph, embeddings)
-    if precision == "float16":
-        halve_matrices(graph)
-    if precision == "int8":
-        quantize_products(graph, file)
-    else:
-        import_extra("onnx").save(graph, file)
+    import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(encoder.model)), folder / "model.onnx")
     tokenizer = save_tokenizer(encoder.tokenizer, folder)
     padding = {"pad_id": encoder.tokenizer.pad_token_id, "pad_token": encoder.tokenizer.pad_token}
     tokenizer.enable_padding(**padding, direction=encoder.tokenizer.padding_side)
@@ -93,16 +76,22 @@ def write_onnx(encoder: Encoder, folder: Path, precision: str, embeddings: str) 
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-# Described in export.py.
-FORMAT: dict[str, Any] = {
-    "engine": "onnxruntime",
-    "packages": ("onnx", "onnxscript", "onnxruntime"),
-    "weights_file": "model.onnx",
-    "write": write_onnx,
-    "load": OnnxEncoder,
-    "held_by": lambda encoder: encoder.model,
-    "usage": USAGE,
-}
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
+    """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does.
+
+    If special tokens in a text are text (`split_special_tokens`, which transformers applies), it has none.
+    """
+    tokenizer.save_pretrained(folder)
+    parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if tokenizer.split_special_tokens:
+        parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
+    backend = Tokenizer.from_str(json.dumps(parts))
+    backend.no_padding()
+    if (limit := token_limit(tokenizer)) is not None:
+        backend.enable_truncation(limit, direction=tokenizer.truncation_side)
+    else:
+        backend.no_truncation()
+    return backend
 
 
 class OnnxForm(nn.Module):
@@ -163,9 +152,10 @@ def build_graph(form: OnnxForm) -> Any:
             f"{form.encoder.config.model_type}: this encoder does not support ONNX (PyTorch exports an LSTM only for a "
             "fixed number of texts and tokens); expected a DAN, a CBOW or a Transformer encoder"
         )
-    if (size := size_in_float32(form)) >= LARGEST_FILE:
+    size = sum(4 * weight.numel() for name, weight in form.named_parameters() if "nli_head." not in name)
+    if size >= LARGEST_FILE:
         raise InputError(f"the model has {size / 1e9:.1f} GB of float32; an ONNX file holds at most 2 GB")
-    import_extra("onnxscript")
+    import_extra("onnxscript", "export", "exporting")
     # Two tensors: the exporter treats the same tensor, passed twice, as one input.
     ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens", max=form.max_tokens)}
@@ -182,89 +172,8 @@ def build_graph(form: OnnxForm) -> Any:
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
     model = program.model_proto
-    model.graph.ClearField("value_info")  # shapes can be inferred, and quantization would have to correct them
+    model.graph.ClearField("value_info")  # shapes can be inferred
     for node in model.graph.node:  # the source lines of each node, with paths of this machine
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
     return model
-
-
-def compress_embeddings(model: Any, precision: str) -> None:
-    """Store the embedding tables of an `onnx.ModelProto` in 16 or 8 bits; the graph converts looked-up rows to float32.
-
-    In 8 bits, a row consists of integers from -127 to 127 and its own scale: its largest absolute value divided by 127,
-    so that large values in one row do not cost another precision. `precision` is "float16" or "int8".
-    """
-    onnx = import_extra("onnx")
-    graph, make = model.graph, onnx.helper.make_node
-    tables = {weight.name: weight for weight in graph.initializer if weight.name in _table_names(graph)}
-    nodes, compressed = [], {}
-    for node in graph.node:
-        name = node.input[0] if node.op_type == "Gather" else ""
-        if name not in tables:
-            nodes.append(node)
-            continue
-        ids, rows, output = node.input[1], f"{node.output[0]}_stored", node.output[0]
-        table = onnx.numpy_helper.to_array(tables[name])
-        if precision == "float16":
-            compressed[name] = {name: table.astype(np.float16)}
-            nodes += [make("Gather", [name, ids], [rows]), make("Cast", [rows], [output], to=onnx.TensorProto.FLOAT)]
-            continue
-        largest = np.abs(table).max(axis=1, keepdims=True)
-        scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)  # (rows, 1)
-        compressed[name] = {name: np.rint(table / scales).astype(np.int8), f"{name}_scales": scales}
-        nodes += [
-            make("Gather", [name, ids], [rows]),
-            make("Cast", [rows], [f"{rows}_float"], to=onnx.TensorProto.FLOAT),
-            make("Gather", [f"{name}_scales", ids], [f"{rows}_scales"]),
-            make("Mul", [f"{rows}_float", f"{rows}_scales"], [output]),
-        ]
-    _replace(graph, nodes, compressed)
-
-
-def halve_matrices(model: Any) -> None:
-    """Store the matrices of an `onnx.ModelProto`, except embedding tables, as float16; computation stays float32."""
-    onnx = import_extra("onnx")
-    tables = _table_names(model.graph)
-    nodes, compressed = [], {}
-    for weight in model.graph.initializer:
-        if weight.name in tables or not _is_matrix(weight):
-            continue
-        half = f"{weight.name}_float16"
-        compressed[weight.name] = {half: onnx.numpy_helper.to_array(weight).astype(np.float16)}
-        nodes.append(onnx.helper.make_node("Cast", [half], [weight.name], to=onnx.TensorProto.FLOAT))
-    _replace(model.graph, [*nodes, *model.graph.node], compressed)
-
-
-def quantize_products(model: Any, file: Path) -> None:
-    """Write an `onnx.ModelProto` to a file, with matrix products in 8 bits and one scale for each column of weights.
-
-    Weights are unsigned: products of unsigned activations and signed weights overflow on processors with AVX2 alone.
-    """
-    quantization = import_extra("onnxruntime.quantization")
-    with _quiet():
-        quantization.quantize_dynamic(
-            model, file, ["MatMul"], per_channel=True, weight_type=quantization.QuantType.QUInt8
-        )
-
-
-def _table_names(graph: Any) -> set[str]:
-    """The float32 matrices that rows are looked up in, except learned token weights, which have one column."""
-    looked_up = {node.input[0] for node in graph.node if node.op_type == "Gather"}
-    wide = {weight.name for weight in graph.initializer if _is_matrix(weight) and weight.dims[1] > 1}
-    return looked_up & wide
-
-
-def _is_matrix(weight: Any) -> bool:
-    return len(weight.dims) == 2 and weight.data_type == import_extra("onnx").TensorProto.FLOAT
-
-
-def _replace(graph: Any, nodes: list[Any], weights: dict[str, dict[str, np.ndarray]]) -> None:
-    """Replace the nodes of a graph, and each named weight by others."""
-    from_array = import_extra("onnx").numpy_helper.from_array
-    unchanged = [weight for weight in graph.initializer if weight.name not in weights]
-    new = [from_array(array, name) for arrays in weights.values() for name, array in arrays.items()]
-    for field, content in (("node", nodes), ("initializer", [*unchanged, *new])):
-        copies = [type(item).FromString(item.SerializeToString()) for item in content]
-        graph.ClearField(field)
-        getattr(graph, field).extend(copies)

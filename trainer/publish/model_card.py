@@ -80,8 +80,7 @@ def write_card(
         folder: the model folder.
         results: the content of the run's results.json. `leakage` holds, for each training dataset,
             `{evaluation dataset: rows, "removed": rows in total}`; `run.rows` the number of rows after that; `licenses`
-            what `find_licenses` returned during the run; `export` what `trainer.export` measured for each format:
-            `size_mb`, `sentences_per_second` and, by split, `stsb`, each `exported` and `torch`.
+            what `find_licenses` returned during the run.
         settings: the run's settings, as in config.yaml.
         config: the model's config.
         model_id: what the card's examples load, `OWNER/NAME` or `runs/NAME/model`.
@@ -120,7 +119,7 @@ def render_card(
         beside=beside,
         **_files(folder, settings),
         **_provenance(results, settings, on_hub),
-        **_results(scores, results, folder),
+        **_results(scores, results),
     )
 
 
@@ -212,7 +211,7 @@ def _provenance(results: Mapping[str, Any], settings: Mapping[str, Any], on_hub:
     }
 
 
-def _results(scores: list[Score], results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _results(scores: list[Score], results: Mapping[str, Any]) -> dict[str, Any]:
     """The template's values for results; of an adapted model also P@1 of others, and its gain over each."""
     seeds = results.get("seeds", {})
     others = {name: part.get("response_prediction", {}) for name, part in results.get("baselines", {}).items()}
@@ -224,7 +223,6 @@ def _results(scores: list[Score], results: Mapping[str, Any], folder: Path) -> d
         "seed_count": max(map(len, seeds.values()), default=0),
         "adaptation": results.get("adaptation"),
         "comparison": [_cells(_comparison_row(name, part)) for name, part in others.items() if "gain" in part],
-        "exports": [_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
     }
 
 
@@ -272,18 +270,6 @@ def _eval_result(score: Score) -> EvalResult:
         metric_name=score.metric_name,
         metric_value=score.value,
     )
-
-
-def _export_row(form: str, measured: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """A row of the card's table of exports, for one format of `results["export"]`."""
-    inside = measured.get("folder", "")
-    row = {"form": f"{form} (`{inside}/`)" if inside and (folder / inside).is_dir() else form}
-    for which in ("exported", "torch"):
-        row[f"size_{which}"] = f"{measured['size_mb'][which]:.1f}"
-        row[f"speed_{which}"] = f"{measured['sentences_per_second'][which]:,.0f}"
-        stsb = measured.get("stsb", {})
-        row[f"stsb_{which}"] = ", ".join(f"{split} {values[which]:.4f}" for split, values in stsb.items())
-    return row
 
 
 def _cells(row: Mapping[str, str]) -> dict[str, str]:

@@ -214,7 +214,7 @@ def test_a_run_trains_publishes_and_exports_a_pretrained_encoder(run_trainer, pr
     assert weights[tokenizer.convert_tokens_to_ids("who")] < weights[tokenizer.convert_tokens_to_ids("ann")]
 
     (tmp_path / "onnx").mkdir()
-    write_onnx(encoder, tmp_path / "onnx", "float32", "float32")
+    write_onnx(encoder, tmp_path / "onnx")
     exported = OnnxEncoder(tmp_path / "onnx")
     for side in ("input", "query", "response"):
         np.testing.assert_allclose(exported.encode(TEXTS, side), encoder.encode(TEXTS, side=side), rtol=0, atol=1e-5)
