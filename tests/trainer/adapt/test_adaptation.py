@@ -75,7 +75,7 @@ def test_a_stopped_adaptation_starts_again_and_has_the_same_result(base, adapted
 
         monkeypatch.setattr(TrainingLoop, "step", step)
         words = ["--initialize_from", base, "--pairs", str(adapted_pairs), "--cache_dir", str(tmp_path / "cache")]
-        words += ["--output_dir", str(tmp_path / name), "--max_steps", "8", "--learning_rate", ".01", *more]
+        words += ["--output_dir", str(tmp_path / name), "--max_steps", "8", "--learning_rate", "0.01", *more]
         return adapt(parse_settings([str(PRESETS / "adapt.yaml"), *words]))
 
     expected = run("whole")
