@@ -16,8 +16,11 @@ from trainer.settings import parse_settings
 
 # Records its call, and writes the files of a finished run or fails.
 STAND_IN = """
-import json, sys
+import sys
+from dataclasses import asdict
 from pathlib import Path
+import yaml
+from trainer.settings import parse_settings
 folder = Path(sys.argv[sys.argv.index("--output_dir") + 1])
 with (folder.parent / "calls.txt").open("a") as calls:
     print(folder.name, file=calls)
@@ -25,6 +28,8 @@ if folder.name == "broken":
     sys.exit("error: out of luck")
 (folder / "model").mkdir(parents=True)
 (folder / "model" / "config.json").write_text("{}")
+settings = asdict(parse_settings(sys.argv[1 : sys.argv.index("--resume")]))
+(folder / "config.yaml").write_text(yaml.safe_dump(settings))
 (folder / "results.json").write_text("{}")
 """
 
@@ -155,6 +160,8 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
     settings = settings_of(build_parser().parse_args(run.command[2:]))
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     (folder / "results.json").write_text("{}")
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
     assert unfinished(read(tmp_path, vectors=entry)) == []
     for changed, message in (
         ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
