@@ -4,12 +4,12 @@ An option that only some tasks read names them (`tasks`). Tasks of extensions re
 neither tasks nor torch, so that `--help` is fast.
 """
 
-import argparse
 import dataclasses
 import importlib.util
 import json
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -569,29 +569,18 @@ def _is_list(name: str) -> bool:
 
 
 def _format_help() -> str:
-    """Return the help: every option under its heading, with the tasks that read it and its default."""
-    parser = argparse.ArgumentParser(
-        usage=USAGE,
-        description="Train an encoder with the settings of a preset. Options of the command line take precedence.",
-        epilog=f"The value none resets an option to its default.\n\n{list_presets()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    defaults, group = Settings(), parser.add_argument_group("")
+    """Return the help: every option under its heading, with its choices, the tasks that read it, and its default."""
+    lines = [f"usage: {USAGE}", "", "Train an encoder with the settings of a preset. Options of the command line take"]
+    lines += ["precedence; the value none resets an option to its default."]
+    defaults = Settings()
     for name, each in FIELDS.items():
-        group = parser.add_argument_group(HEADINGS[name]) if name in HEADINGS else group
-        tasks = each.metadata["tasks"]
-        readers = f" ({'task' if len(tasks) == 1 else 'tasks'} {', '.join(tasks)})" if tasks else ""
-        text = f"{each.metadata['help']}{readers} (default: {_format_default(getattr(defaults, name))})"
-        group.add_argument(f"--{name}", metavar=_metavar(name), help=text.replace("%", "%%"))
-    return parser.format_help()
-
-
-def _metavar(name: str) -> str:
-    kind, *_ = [each for each in (TYPES[name], *typing.get_args(TYPES[name])) if isinstance(each, type)] or [str]
-    names = {bool: "true|false", dict: "JSON"}
-    if _is_list(name):
-        return "STR ..."
-    return _choices(name).replace(", ", "|") or names.get(typing.get_origin(TYPES[name]) or kind, kind.__name__.upper())
+        lines += ["", f"{HEADINGS[name]}:"] if name in HEADINGS else []
+        notes = [f"one of {_choices(name)}"] if _choices(name) else []
+        notes += [f"read by {', '.join(each.metadata['tasks'])}"] if each.metadata["tasks"] else []
+        notes += [f"default: {_format_default(getattr(defaults, name))}"]
+        text = f"{each.metadata['help']} ({'; '.join(notes)})"
+        lines.append(textwrap.fill(text, 100, initial_indent=f"  --{name}  ", subsequent_indent=" " * 6))
+    return "\n".join([*lines, "", list_presets()])
 
 
 def _format_default(value: Any) -> str:
