@@ -1,7 +1,6 @@
 """Whole runs of `trainer/run.py` on tiny synthetic datasets: their files, data, tasks, evaluations, and refusals."""
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +26,8 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def test_a_run_writes_all_documented_files(run_trainer, preset, datasets, tmp_path, monkeypatch):
-    # The log may be on another disk.
-    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", full)
-        patch.setattr(sys, "__stderr__", full)
-        assert run_trainer(preset(trackers=["tensorboard"], stsb=str(datasets / "stsb"))) == 0
+def test_a_run_writes_all_documented_files(run_trainer, preset, datasets, tmp_path):
+    assert run_trainer(preset(trackers=["tensorboard"], stsb=str(datasets / "stsb"))) == 0
     folder = tmp_path / "run"
     results = read_results(folder)
     assert results["response_prediction"]["split"] == "test" and results["response_prediction"]["queries"] == 120
@@ -169,7 +164,7 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         ({"nli": ["a/nli", "b/nli"], "tasks": {"entailment": 1}, "pairs": None}, "nli has two datasets named nli"),
         ({"score_teachers": ["nowhere"]}, "nowhere: the model cannot be loaded"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"mixed_precision": "fp16"}, "mixed_precision is 'fp16'; expected one of auto, no, bf16"),
+        ({"mixed_precision": "fp16"}, "mixed_precision is .fp16.: .*; expected one of auto, no, bf16"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"best_metric": "snli.accurate"}, "is not among the dev results of this run; did you mean 'snli.accuracy'"),
         ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "initialize_from: nowhere/at/all cannot be loaded"),
