@@ -240,6 +240,21 @@ def test_intervals_and_seeds_are_shown_if_they_were_measured(tmp_path):
     assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
 
 
+def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
+    settings = SETTINGS | {"tasks": {"chess_moves": 1.0, "snli": 0}, "games": ["/data/chess/openings"]}
+    results = {
+        "snli": {"accuracy": 0.5, "split": "test"},
+        "run": {"rows": {"chess_moves/openings": 9}},
+        "leakage": {"games/openings": {"removed": 2}},
+        "seeds": {"chess.test.elo": [1500.0]},
+    }
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "Training tasks:\n\n- chess moves\n" in text
+    assert "| local dataset | not stated | not recorded | 2 |" in text
+    assert "| chess test | elo | 1500.0000 |" in text
+
+
 def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Path):
     settings = SETTINGS | {
         "pairs": ["jane-doe/private-chats"],
