@@ -15,7 +15,6 @@ from trainer.data.datasets import DATASET_KINDS
 from trainer.evaluation.__main__ import main as evaluate
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.publish.__main__ import main as publish
-from trainer.report.__main__ import main as report
 from trainer.tasks import TASKS
 
 EXTENSIONS = Path(__file__).with_name("extensions")
@@ -87,8 +86,3 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     card = (folder / "model" / "README.md").read_text()
     assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
     assert (folder / "model" / "bow_encoder.py").is_file()
-
-    (tmp_path / "nothing").mkdir()
-    assert report([str(folder), "-o", str(tmp_path / "report"), "--data", str(tmp_path / "nothing")]) == 0
-    page = (tmp_path / "report" / "README.md").read_text()
-    assert "bag of words, rhymes" in page

@@ -26,7 +26,6 @@ register_dataset_kind(DatasetKind("rhymes", load_rhymes, COLUMNS, is_joined=True
 @register_task
 class Rhymes(Task):
     name = "rhymes"
-    label = "rhymes"
     card_line = "Rhymes: give two lines that rhyme similar embeddings, squared distance."
     required_option = "rhymes"
     datasets = ("rhymes",)

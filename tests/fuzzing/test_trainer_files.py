@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.files.errors import InputError
 from tests.fuzzing.strategies import json_values, texts
 from trainer.data.word_vectors import read_word_vectors
-from trainer.evaluation.results import flatten, format_table, merge_results
+from trainer.evaluation.results import flatten, merge_results
 from trainer.runs import Run
 from trainer.settings import parse_settings
 
@@ -75,7 +75,6 @@ def test_results(tmp_path: Path, results: Any) -> None:
     if accepts(lambda: Run(tmp_path).results, path):
         read = Run(tmp_path).results
         assert flatten(merge_results(read, read)) == flatten(read) or "nan" in json.dumps(results).lower()
-        format_table(read)
 
 
 VECTOR = st.lists(st.sampled_from(["1", "0.5", "-2e-3", "nan", "1e999", "x", ""]), min_size=1, max_size=4).map(" ".join)

@@ -38,7 +38,8 @@ def trainer_commands() -> list[str]:
     folder = ROOT / "trainer"
     files = [path for path in sorted(folder.rglob("*.py")) if 'if __name__ == "__main__"' in path.read_text("utf-8")]
     names = [path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in files]
-    return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name != "trainer.run"]
+    others = ("trainer.run", "trainer.report.word2vec")  # a file, below; a command of the report's plan alone
+    return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name not in others]
 
 
 DATA_COMMANDS = [f"data_scripts {name}" for name in sorted({each.name for each in find_commands().values()})]

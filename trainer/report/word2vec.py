@@ -29,6 +29,7 @@ from trainer.data.datasets import load_run_data, training_text_columns
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.word_vectors import fit
 from trainer.evaluation.results import write_results
+from trainer.settings import FIELDS, Settings
 
 METHODS = {"skip_gram": 1, "cbow": 0}  # gensim's option sg
 SETTINGS = {"window": 5, "hs": 0, "negative": 5, "sample": 1e-5, "workers": 1}  # one thread: a seed gives one result
@@ -72,7 +73,7 @@ def train(args: Namespace) -> int:
     """
     started = time.monotonic()
     with new_folder(args.output_dir, overwrite=False, kind="run") as (folder, _):
-        data = load_run_data(cast(Any, args))  # which reads the options of the datasets
+        data = load_run_data(Settings(**{name: value for name, value in vars(args).items() if name in FIELDS}))
         try:
             source = args.tokenizer
             tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(source, trust_remote_code=False))

@@ -55,7 +55,6 @@ class Task(ABC):
 
     Attributes:
         name: its name in the option `tasks`.
-        label: the name of its training data in tables of models.
         card_line: its description in the model card, one sentence.
         required_option: the option that names its data; a run that trains the task must give it. Of a task outside of
             the package, it is an entry of `task_options`.
@@ -69,7 +68,6 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
-    label: ClassVar[str]
     card_line: ClassVar[str]
     required_option: ClassVar[str]
     datasets: ClassVar[tuple[str, ...]] = ()

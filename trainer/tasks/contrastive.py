@@ -98,7 +98,6 @@ class Captions(ContrastiveTask):
     """Two captions of the same image are a positive pair."""
 
     name = "captions"
-    label = "captions"
     card_line = (
         "Captions: pick another caption of the same image among the texts of the batch, InfoNCE with in-batch "
         "negatives."
@@ -113,7 +112,6 @@ class Paraphrases(ContrastiveTask):
     """Two paraphrases are a positive pair; a pair with a lower score gives hard negatives."""
 
     name = "paraphrases"
-    label = "paraphrases"
     card_line = (
         "Paraphrases: pick the paraphrase of a text among those of the batch, InfoNCE with in-batch negatives; a pair "
         "with a lower score gives a hard negative."
@@ -128,7 +126,6 @@ class Entailment(ContrastiveTask):
     """A premise and an entailed hypothesis are a positive pair; a contradicting hypothesis is a hard negative."""
 
     name = "entailment"
-    label = "entailment"
     card_line = (
         "Entailment: pick the hypothesis that a premise entails among the texts of the batch, InfoNCE with in-batch "
         "negatives; a contradicting hypothesis is a hard negative (Gao et al., 2021)."

@@ -24,7 +24,6 @@ class Distillation(Task):
     """
 
     name = "distillation"
-    label = "a teacher"
     card_line = (
         "Distillation: reproduce a teacher's similarities within the batch, KL divergence (Tung and Mori, 2019)."
     )

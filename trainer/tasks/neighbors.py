@@ -19,7 +19,6 @@ class NeighboringSentences(Task):
     """Distinguish the sentences before and after a sentence from random ones."""
 
     name = "neighbors"
-    label = "neighboring sentences"
     card_line = (
         "Neighboring sentences: distinguish the sentences before and after a sentence from random ones, cross-entropy "
         "over cosines (Siamese CBOW: Kenter et al., 2016)."

@@ -30,7 +30,6 @@ class ResponseDistillation(Task):
     """
 
     name = "response_distillation"
-    label = "a teacher's scores of responses"
     card_line = (
         "Response distillation: reproduce a teacher's scores of the responses of the batch, KL divergence (Hinton et "
         "al., 2015)."

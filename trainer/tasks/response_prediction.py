@@ -17,7 +17,6 @@ class ResponsePrediction(Task):
     """Pick the true response among those of the batch: InfoNCE with in-batch negatives."""
 
     name = "response_prediction"
-    label = "conversations"
     card_line = (
         "Response prediction: pick the true response to an input among the responses of the batch, InfoNCE with "
         "in-batch negatives (Yang et al., 2018)."

@@ -17,7 +17,6 @@ class Snli(Task):
     """Classify a pair of sentences as entailment, neutral or contradiction."""
 
     name = "snli"
-    label = "SNLI"
     card_line = (
         "SNLI: classify a pair of sentences as entailment, neutral or contradiction, cross-entropy (Yang et al., 2018)."
     )

@@ -65,7 +65,6 @@ def test_a_run_with_the_tokenizer_of_another_differs_in_the_seed_alone(tmp_path,
         finished(tmp_path / "b", 1, 0.7, tokenizer="a/model"),
     ]
     for run, content in zip(runs, ("{}", tokenizer), strict=True):
-        (run / "model").mkdir()
         if content is not None:
             (run / "model" / "tokenizer.json").write_text(content)
     if is_same:
