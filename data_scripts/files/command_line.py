@@ -15,8 +15,6 @@ from typing import Any, NoReturn
 
 from data_scripts.files.errors import USER_ERRORS, InputError, one_line, refuse_url, user_message
 
-UTF8_LOCALE = "set another one, such as LC_ALL=C.UTF-8, or PYTHONUTF8=1"
-
 
 class ArgumentParser(argparse.ArgumentParser):
     """An argument parser that follows the project's conventions.
@@ -33,14 +31,6 @@ class ArgumentParser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parses the options this parser knows; returns the namespace and the words left over."""
         words = list(sys.argv[1:] if args is None else args)
-        if not_utf8 := next((word for word in words if re.search("[\ud800-\udfff]", word)), None):
-            encoding = sys.getfilesystemencoding()
-            self.error(
-                f"the argument {not_utf8!a} is not UTF-8, which libraries expect of paths; rename the file"
-                if encoding == "utf-8"
-                else f"the argument {not_utf8!a} has letters that the encoding of this locale, {encoding}, lacks; "
-                f"{UTF8_LOCALE}"
-            )
         end = words.index("--") if "--" in words else len(words)
         return super().parse_known_args([*map(with_underscores, words[:end]), *words[end:]], namespace)
 
@@ -63,12 +53,54 @@ class ArgumentParser(argparse.ArgumentParser):
         self.exit(2, f"error: {one_line(message)} (options: {self.prog} --help)\n")
 
 
+class _Output:
+    """Standard output, or the log: on a full disk or without a reader, only what is printed is lost."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self.stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.stream.flush)
+
+    def _try(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except OSError as error:
+            self.error = self.error or error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # or Python tries again when it exits
+
+
 def run_stoppable(run: Callable[[], int]) -> int:
     """Call a function that returns an exit code; a user error gives one line and the code 2.
 
     `stop_signals` stop it with one line and the code 128 + signal. What it was writing is removed as after an error,
-    and worker processes end. A second signal ends it at once. If nobody reads what it prints, it ends without a line.
+    and worker processes end. A second signal ends it at once. While it runs, printing cannot fail; if what it printed
+    was lost on a full disk, the code is 2.
     """
+    streams = sys.stdout, sys.stderr
+    output: Any = _Output(sys.stdout)
+    log: Any = _Output(sys.stderr)
+    sys.stdout, sys.stderr = output, log
+    try:
+        code = _run_until_signal(run)
+        output.flush()
+        if not code and output.error and not isinstance(output.error, BrokenPipeError):
+            print(f"error: standard output: {output.error.strerror}; a part of it is lost", file=sys.stderr)
+            return 2
+        return code
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def _run_until_signal(run: Callable[[], int]) -> int:
     received: list[int] = []
     process = os.getpid()
 
@@ -85,19 +117,13 @@ def run_stoppable(run: Callable[[], int]) -> int:
 
     before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
-        code = run()
-        sys.stdout.flush()
-        return code
+        return run()
     except BaseException as error:  # some libraries raise an exception of their own when they are interrupted
-        if received:
-            name = signal.Signals(received[0]).name
-            print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
-            return 128 + received[0]
-        try:
-            sys.stdout.flush()
-        except OSError:  # what is left to print is discarded, or Python would try again when it exits
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else _exit_code(error)
+        if not received:
+            return _exit_code(error)
+        name = signal.Signals(received[0]).name
+        print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
+        return 128 + received[0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

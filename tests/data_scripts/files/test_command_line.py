@@ -152,12 +152,21 @@ def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked
 
 @pytest.mark.parametrize(
     ("streams", "code", "message"),
-    [("| true; exit ${PIPESTATUS[0]}", 0, ""), ("> /dev/full", 2, "error: [Errno 28] No space left on device\n")],
+    [
+        ("| true; exit ${PIPESTATUS[0]}", 0, ""),
+        ("> /dev/full", 2, "error: standard output: No space left on device; a part of it is lost\n"),
+        ("2> /dev/full > /dev/null", 0, ""),
+    ],
 )
-def test_a_closed_or_full_output_is_no_traceback(streams, code, message):
-    program = "import sys; from data_scripts.files.command_line import run_stoppable\n"
-    program += "sys.exit(run_stoppable(lambda: print('x' * 500_000) or 0))"
+def test_of_a_closed_or_full_output_only_what_is_printed_is_lost(tmp_path, streams, code, message):
+    program = "import sys; from tqdm import tqdm; from data_scripts.files.command_line import run_stoppable\n"
+    program += "def run():\n    print('x' * 500_000)\n    for _ in tqdm(range(9), mininterval=0): pass\n"
+    program += "    open('done', 'w').close()\n    return 0\nsys.exit(run_stoppable(run))"
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PROGRAM": program,
+        "TQDM_DISABLE": "" if "2>" in streams else "1",
+    }
     line = f'{sys.executable} -c "$PROGRAM" {streams}'
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PROGRAM": program}
-    done = subprocess.run(["bash", "-c", line], env=environment, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (code, message)
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (code, message) and (tmp_path / "done").exists()
