@@ -12,7 +12,7 @@ def main() -> int:
 
     SIGTERM, SIGHUP and SIGINT (Ctrl-C) save a checkpoint and end the run with the exit code 128 + signal.
 
-    Without settings, list the presets.
+    Without arguments, list the presets.
     """
     return run_stoppable(_run)
 
