@@ -277,7 +277,8 @@ def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> Datas
         splits = assign_splits(_load_path(source, columns))
     else:
         dataset = HubDataset(source)
-        _check_columns(dataset.features, columns, source, hint)  # before it is downloaded
+        if columns:
+            _check_columns(dataset.features, columns, source, hint)  # before it is downloaded
         splits = dataset.load()
     for name, split in splits.items():
         _check_columns(split.column_names, columns, f"{source}: split {name}", hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from data_scripts.files.delimited import TABS
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import is_path
 from data_scripts.files.records import Records, Rows, check_records, form_of, read_records
 from data_scripts.files.texts import BrokenLines
-from data_scripts.loading import HUB_HELP, HubDataset, dataset_rows, find_split, load_columns
+from data_scripts.loading import HUB_HELP, dataset_rows, find_split, load_columns
 
 if TYPE_CHECKING:
-    from datasets import Dataset, IterableDataset
+    from datasets import Dataset
 
 TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
 SOURCE_HELP = (
@@ -34,7 +33,6 @@ def read_rows(
     *,
     optional: tuple[str, ...] = (),
     label_names: bool = False,
-    cached: bool = False,
 ) -> dict[str, Rows]:
     """The rows of each split of a file, of the files in a folder, or of a dataset on the Hub; each can be read once.
 
@@ -47,8 +45,6 @@ def read_rows(
         broken: counts the lines that cannot be read.
         optional: roles that need no column; their value is then None.
         label_names: return the values of a ClassLabel column by name; -1 stays.
-        cached: whether to keep a copy of a dataset on the Hub in the cache of `datasets`, for datasets that are read
-            often; otherwise, only the columns that are needed are downloaded.
 
     Returns:
         Split -> rows: (location, role -> value).
@@ -58,7 +54,7 @@ def read_rows(
     """
     files = text_tables(source)
     if not files:
-        tables = _dataset_splits(source, names, optional, label_names, cached)
+        tables = _dataset_splits(source, label_names)
         return {split: _rows_by_role(records, names, broken, optional) for split, records in tables.items()}
     rows: dict[str, Rows] = {}
     for file in files:
@@ -69,36 +65,21 @@ def read_rows(
     return rows
 
 
-def _dataset_splits(
-    source: str, names: ColumnNames, optional: tuple[str, ...], label_names: bool, cached: bool
-) -> dict[str, Callable[[], Records]]:
+def _dataset_splits(source: str, label_names: bool) -> dict[str, Callable[[], Records]]:
     """Split -> its records, of a folder of Parquet files or of a dataset on the Hub."""
     from datasets import ClassLabel
 
-    splits: Mapping[str, Dataset | IterableDataset]
-    features = None
-    if is_path(source):
-        splits = load_columns(source, ())
-    elif cached:
-        splits = HubDataset(source).load()
-    else:
-        dataset = HubDataset(source)
-        features = dataset.features
-        chosen = _choose_columns(features, source, names, optional)
-        splits = dataset.stream(name for columns in chosen.values() for name in columns)
-
-    def records(split: str) -> Records:
-        location, part = f"{source}, split {split}", splits[split]
-        types = part.features or features or {}
-        labels = {name: each for name, each in types.items() if label_names and isinstance(each, ClassLabel)}
+    def records(split: str, part: Dataset) -> Records:
+        location = f"{source}, split {split}"
+        labels = {name: each for name, each in part.features.items() if label_names and isinstance(each, ClassLabel)}
 
         def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
-            chosen = part.select_columns([name for name in types if name in needed])
+            chosen = part.select_columns([name for name in part.column_names if name in needed])
             return dataset_rows(chosen, location, {name: labels[name] for name in labels.keys() & needed})
 
-        return Records(location, list(types), True, [], rows)
+        return Records(location, part.column_names, True, [], rows)
 
-    return {split: partial(records, split) for split in splits}
+    return {split: partial(records, split, part) for split, part in load_columns(source, ()).items()}
 
 
 def text_tables(source: str) -> list[Path]:

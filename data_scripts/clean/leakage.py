@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BATCH = 2_000  # rows that are looked up together
+EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 # Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
     *("input", "response", "context", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate"),
@@ -53,78 +54,46 @@ def _row_texts(table: pa.Table, columns: list[str]) -> Iterator[tuple[int, str |
         yield from zip(rows, column.to_pylist(), strict=True)
 
 
-class Leak(NamedTuple):
-    """A training text that equals a sentence of evaluation datasets.
-
-    Attributes:
-        row: its row in the table.
-        text: the text.
-        names: the evaluation datasets.
-    """
-
-    row: int
-    text: str
-    names: set[str]
-
-
-class LeakedRows:
-    """Finds the rows to remove, table by table.
-
-    A row leaks if one of its texts equals an evaluation sentence when both are normalized. If rows have groups, such as
-    the captions of an image, a group with a row that leaks is removed as a whole. Memory holds the sentences.
+class Leakage:
+    """Finds the rows in which a text equals an evaluation sentence, both normalized; memory holds the sentences.
 
     Args:
         evaluation: name of an evaluation dataset -> its sentences. One that is empty when normalized matches nothing.
-        group_column: the column of the groups, if any.
 
     Attributes:
         read: the number of rows.
         rows: name of an evaluation dataset -> the number of rows with one of its sentences.
         sentences: name -> its normalized sentences that occur in rows.
+        examples: name -> the first texts that equal one of its sentences, with the numbers of their rows.
     """
 
-    def __init__(self, evaluation: Mapping[str, Iterable[str]], group_column: str = "") -> None:
-        self.group_column = group_column
+    def __init__(self, evaluation: Mapping[str, Iterable[str]]) -> None:
         self.read = 0
         self.rows = Counter[str]()
         self.sentences: defaultdict[str, set[str]] = defaultdict(set)
+        self.examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         self._names_of: defaultdict[str, set[str]] = defaultdict(set)
         for name, sentences in evaluation.items():
             for sentence in sentences:
                 self._names_of[normalize_text(sentence)].add(name)
         self._names_of.pop("", None)
-        self._remaining: list[pa.Array] = []
-        self._groups: list[pa.Array] = []
 
-    def add(self, table: pa.Table, columns: list[str]) -> list[Leak]:
-        """Look up the texts of some columns of the next rows; returns those that occur in an evaluation dataset."""
-        leaks = []
+    def find(self, table: pa.Table, columns: list[str]) -> np.ndarray:
+        """Whether each of the next rows has an evaluation sentence in one of these columns: (rows,) bool."""
         names_of_row: defaultdict[int, set[str]] = defaultdict(set)
         for row, text in _row_texts(table, columns):
             form = normalize_text(text or "")
-            if names := self._names_of.get(form):
-                leaks.append(Leak(row, text or "", names))
-                names_of_row[row] |= names
-                for name in names:
-                    self.sentences[name].add(form)
+            for name in self._names_of.get(form, ()):
+                names_of_row[row].add(name)
+                self.sentences[name].add(form)
+                if len(self.examples[name]) < EXAMPLES:
+                    self.examples[name].append({"row": self.read + row + 1, "text": text})
         for names in names_of_row.values():
             self.rows.update(names)
-        remaining = np.ones(len(table), bool)
-        remaining[list(names_of_row)] = False
         self.read += len(table)
-        self._remaining.append(pa.array(remaining))
-        if self.group_column:
-            self._groups.append(table[self.group_column].combine_chunks().filter(pa.array(~remaining)))
-        return leaks
-
-    def remaining(self) -> pa.ChunkedArray:
-        """Whether each row remains, in order, without regard to groups: bool."""
-        return pa.chunked_array(self._remaining, pa.bool_())
-
-    def is_remaining(self, groups: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Whether each of these groups has no row that leaks: bool."""
-        leaked = pa.chunked_array(self._groups, groups.type).combine_chunks().unique()
-        return pc.invert(pc.is_in(groups, leaked))
+        found = np.zeros(len(table), bool)
+        found[list(names_of_row)] = True
+        return found
 
 
 def remove_leaked(
@@ -135,7 +104,7 @@ def remove_leaked(
     Args:
         dataset: the rows to train on.
         columns: the columns of text to check.
-        evaluation: as for `LeakedRows`.
+        evaluation: as for `Leakage`.
         group_column: a column; the rows that share its value with a removed row are removed too, such as the other
             captions of an image.
 
@@ -143,14 +112,15 @@ def remove_leaked(
         The remaining rows in their order, and the number of rows that leak from each evaluation dataset (a row may leak
         from more than one), with the number of rows removed as "removed".
     """
-    leaked = LeakedRows(evaluation, group_column)
-    tables = dataset.select_columns([*columns, group_column] if group_column else columns).with_format("arrow")
+    leakage, leaks = Leakage(evaluation), np.zeros(len(dataset), bool)
+    tables = dataset.select_columns(columns).with_format("arrow")
     with tqdm(total=len(dataset), delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for start in range(0, len(dataset), BATCH):
             table = tables[start : start + BATCH]
-            leaked.add(table, columns)
+            leaks[start : start + len(table)] = leakage.find(table, columns)
             bar.update(len(table))
-    groups = dataset.with_format("arrow")[:][group_column] if group_column else None
-    remaining = (leaked.remaining() if groups is None else leaked.is_remaining(groups)).to_numpy()
-    counts = {name: leaked.rows[name] for name in evaluation} | {"removed": int(len(remaining) - remaining.sum())}
-    return dataset.select(np.flatnonzero(remaining)), counts
+    if group_column:
+        groups = dataset.with_format("arrow")[:][group_column]
+        leaks = pc.is_in(groups, groups.filter(pa.array(leaks)).unique()).to_numpy()
+    counts = {name: leakage.rows[name] for name in evaluation} | {"removed": int(leaks.sum())}
+    return dataset.select(np.flatnonzero(~leaks)), counts

@@ -143,21 +143,20 @@ class Kind:
         broken = BrokenLines()
         with TemporaryDirectory(prefix="convsim-") as name:
             folder = Path(name)
-            report = self.build([source], folder, broken, cached=True)
+            report = self.build([source], folder, broken)
             splits = dict.fromkeys(part.partition(" ")[0] for part in report)
             loaded = DatasetDict({split: Dataset(pq.read_table(split_file(folder, split))) for split in splits})
         if broken.counts:
             logger.warning("%s: %d lines left out: %s", source, broken.counts.total(), "; ".join(broken.examples))
         return loaded
 
-    def build(self, sources: Iterable[str], folder: Path, broken: BrokenLines, cached: bool = False) -> Report:
+    def build(self, sources: Iterable[str], folder: Path, broken: BrokenLines) -> Report:
         """Write a Parquet file for each split.
 
         Args:
             sources: what is read.
             folder: the folder of the files.
             broken: counts the lines that cannot be read.
-            cached: whether a copy of a dataset on the Hub is kept in the cache of `datasets`.
 
         Returns:
             Name of a part -> its source and its counts.
@@ -170,7 +169,7 @@ class Kind:
         writers: dict[str, BatchWriter] = {}
         schema = features(self.schema).arrow_schema  # which has the names of labels
         with ExitStack() as stack:
-            for part in (part for source in sources for part in self._read(source, broken, cached)):
+            for part in (part for source in sources for part in self._read(source, broken)):
                 if part.name in report:
                     raise InputError(f"{part.source}: an earlier source has {part.name} already")
                 split = part.name.partition(" ")[0]
@@ -188,16 +187,17 @@ class Kind:
                 report[part.name] = {"from": part.source, self.rows: size, **part.counts}
         return report
 
-    def _read(self, source: str, broken: BrokenLines, cached: bool) -> list[Part]:
+    def _read(self, source: str, broken: BrokenLines) -> list[Part]:
         """The parts of a source; the splits whose names begin with train are joined."""
         from data_scripts.loading import rename_splits
         from data_scripts.rows import read_rows
         from data_scripts.schemas import SPLITS
 
-        options: dict[str, Any] = {"optional": self.optional, "label_names": self.label_names, "cached": cached}
         try:
             splits = self.read_originals(source)
-            splits = splits or rename_splits(read_rows(source, self.columns, broken, **options))
+            if not splits:
+                rows = read_rows(source, self.columns, broken, optional=self.optional, label_names=self.label_names)
+                splits = rename_splits(rows)
         except InputError as error:
             if self.originals and Path(source).is_dir():
                 raise InputError(f"{error}; there is no original file either, such as {self.originals}") from error

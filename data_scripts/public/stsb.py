@@ -80,7 +80,7 @@ def scored_rows(source: str, names: ColumnNames) -> dict[str, list[tuple[str, di
     """
     broken = BrokenLines()
     optional = tuple(name for name in names if name not in STS_SCHEMA.names)
-    read = read_rows(source, names, broken, optional=optional, cached=True)
+    read = read_rows(source, names, broken, optional=optional)
     splits = {name: list(rows) for name, rows in read.items()}
     if broken.examples:
         raise InputError(f"{broken.examples[0]}; correct this line")

@@ -125,9 +125,9 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
         ("input", "response", "source"),
         {
             "train": [
+                ("how deep is a well?", "As deep as its water.", "sentence-transformers/gooaq"),
                 ("how long does bread keep?", "Bread keeps for a few days.", "sentence-transformers/gooaq"),
                 ("who paints bridges?", "Painters who like heights do it.", "sentence-transformers/gooaq"),
-                ("how deep is a well?", "As deep as its water.", "sentence-transformers/gooaq"),
             ]
         },
     ),

@@ -1,19 +1,15 @@
 import json
 import random
 import string
-from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
+from data_scripts.clean import leakage
 from data_scripts.clean.leakage import remove_leaked
 from data_scripts.clean.text import normalize_text
-from data_scripts.files.folders import write_record
 from data_scripts.public import load_evaluation_texts
-from trainer.data.datasets import load_run_data
 
 
 @pytest.mark.parametrize(
@@ -57,20 +53,8 @@ def test_removed_rows_equal_those_of_a_brute_force_comparison():
     assert 0 < counts["removed"] < 300
 
 
-def test_a_pair_leaks_if_one_of_its_earlier_turns_does(tmp_path):
-    folder, contexts = tmp_path / "pairs", [[], ["so what", "a man sings"], None, ["A man sings many old songs"]]
-    folder.mkdir()
-    rows = [{"input": f"input {n}", "response": f"reply {n}", "context": turns} for n, turns in enumerate(contexts)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
-    against = write(tmp_path / "evaluation", test={"sentence1": ["A man sings."], "sentence2": ["-"]})
-    assert main(["leakage", str(folder), "--against", f"e={against}", "-o", str(tmp_path / "out")]) == 0
-    [file] = (tmp_path / "out").glob("train-*.parquet")
-    assert pq.read_table(file)["input"].to_pylist() == ["input 0", "input 2", "input 3"]
-    [counts] = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"].values()
-    assert counts["rows"] == 1
-
-
-def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
+def test_all_rows_of_a_group_are_removed_with_one_that_leaks(monkeypatch):
+    monkeypatch.setattr(leakage, "BATCH", 2)  # rows of a group are in several tables
     rows = Dataset.from_dict({"group": list("abacb"), "caption": ["A dog.", "One.", "A cat.", "Two.", "Three."]})
     left, counts = remove_leaked(rows, ["caption"], {"dev": ["a cat"], "test": ["two", "A CAT"]}, "group")
     assert left["caption"] == ["One.", "Three."]
@@ -111,7 +95,7 @@ def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, 
     assert left["train"].to_list() == [{"group": "1", "captions": ["A dog.", "A hound."]}]
     assert left["test"]["group"] == ["4"]  # only train is stripped
     assert json.loads((output / "leakage.json").read_text()) == {
-        "rows": {"read": 6, "removed": 4, "kept": 2},
+        "rows": {"read": 3, "removed": 2, "kept": 1},
         "columns": ["captions"],
         "sets": {
             "stsb test": {
@@ -123,16 +107,17 @@ def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, 
         },
     }
     report = json.loads((output / "report.json").read_text())
-    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 6, "removed": 4, "kept": 2}}
+    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 3, "removed": 2, "kept": 1}}
     printed = capsys.readouterr().out
     assert "row 2: a man is HERE" in printed and "row 3: he is here!" in printed
-    assert "6 rows, 4 with an evaluation sentence, 2 without" in printed
+    assert "3 rows, 2 with an evaluation sentence, 1 without" in printed
 
 
 @pytest.mark.parametrize(
     "columns",
     [
         {"input": ["Fine.", "A man is here"], "response": ["He is there.", "Hm."], "thread": ["1", "A man is here."]},
+        {"input": ["Fine.", "Well."], "response": ["No.", "Hm."], "context": [["so what"], ["so", "He is here"]]},
         {"premise": ["Fine.", "Well."], "hypothesis": ["No.", "HE IS HERE"], "label": [0, 1]},
         {"sentence1": ["Fine.", "Well."], "sentence2": ["No.", "He is here?"], "score": [None, 1.0]},
         {"book": ["He is here.", "b"], "paragraph": [0, 1], "position": [0, 1], "sentence": ["Fine.", "He is here."]},
@@ -256,43 +241,3 @@ def test_a_file_of_which_every_row_leaks_is_not_written(tmp_path, stsb):
     source = write(tmp_path / "source", **{"train-1": {"text": ["Fine."]}, "train-2": {"text": ["He is here."]}})
     assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
     assert [file.name for file in (tmp_path / "out").glob("*.parquet")] == ["train-1-00000-of-00001.parquet"]
-
-
-def test_captions_are_counted_and_removed_as_in_a_training_run(tmp_path):
-    draw = random.Random(0)
-    train = {"group": [], "captions": []}
-    for image in range(400):
-        train["group"].append(str(image % 350))  # the last 50 images have rows in two places
-        train["captions"].append([f"Caption {draw.randrange(3_000)}." for _ in range(draw.randrange(6))])
-    train["captions"][7] = None
-    captions = write(tmp_path / "images", train=train)
-    write_record(tmp_path / "images", "dataset")
-    pair = {
-        "sentence1": [f"caption, {number}" for number in range(0, 3_000, 40)],
-        "score": [5.0] * 75,
-        "genre": ["main-news"] * 75,
-    }
-    stsb = write(tmp_path / "stsb", **dict.fromkeys(("train", "validation", "test"), pair | {"sentence2": ["-"] * 75}))
-    arguments = ["leakage", captions, "--against", f"stsb={stsb}", "-o", str(tmp_path / "out")]
-    assert main(arguments) == 0
-    data = load_run_data(SimpleNamespace(captions=[captions], stsb=stsb))
-    [counts] = data.leakage.values()
-    report = json.loads((tmp_path / "out" / "leakage.json").read_text())
-    assert {name: leaked["rows"] for name, leaked in report["sets"].items()} | {
-        "removed": report["rows"]["removed"]
-    } == counts
-    left = load_dataset("parquet", data_files=f"{tmp_path}/out/train-*.parquet")["train"]
-    [trained] = data.training.values()
-    assert [(row["group"], text) for row in left for text in row["captions"] or ()] == list(
-        zip(trained["group"][:], trained["caption"][:], strict=True)
-    )
-    leaked = {group for group, texts in zip(train["group"], train["captions"], strict=True)
-              if any(int(text[8:-1]) % 40 == 0 for text in texts or ())}  # fmt: skip
-    assert left["group"][:] == [group for group in train["group"] if group not in leaked]
-    assert 10 < len(leaked) < 100 and report["rows"]["kept"] == len(trained)
-
-
-def test_rows_of_a_group_that_follows_in_another_table_are_removed():
-    rows = {"group": [str(row % 3_000) for row in range(6_000)], "caption": [f"text {row}" for row in range(6_000)]}
-    kept, counts = remove_leaked(Dataset.from_dict(rows), ["caption"], {"dev": ["text 5999"]}, "group")
-    assert counts == {"dev": 1, "removed": 2} and len(kept) == 5_998 and "2999" not in set(kept["group"])
