@@ -2,15 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_scripts.clean.personal_data import DEFAULT_REGIONS, KINDS, Kind, find_urls, plain
 
-# The recall by kind, measured on generated texts by `tests/data_scripts/clean/personal_data.py`.
-RECALL = Path(__file__).with_name("masking_recall.json")
 _SUSPECT = "|".join(dict.fromkeys(kind.suspect for kind in KINDS))
 
 

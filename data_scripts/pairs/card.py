@@ -1,6 +1,5 @@
 """Writes the card (README.md) of a dataset of pairs, for the Hub and for people."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +43,8 @@ def write_pairs_card(folder: Path, license_id: str | None, report: dict[str, Any
         settings={"language": None, **report["settings"]},
         report=report,
         counts=counts,
-        recall=_read_recall() if "masked" in report else {},
         license_section=license_section([license_id] if license_id else []),
         sources_shown=SOURCES_SHOWN,
         files_shown=FILES_SHOWN,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def _read_recall() -> dict[str, dict[str, int]]:
-    # Loading the library of phone numbers takes a while, and only --mask needs it.
-    from data_scripts.clean.masking import RECALL
-
-    return json.loads(RECALL.read_text(encoding="utf-8"))["recall"]

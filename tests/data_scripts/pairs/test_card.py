@@ -1,6 +1,5 @@
-"""The card of a dataset of pairs, and its plots."""
+"""The card of a dataset of pairs."""
 
-import json
 import re
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
 from huggingface_hub.utils import close_session
 
-from data_scripts.clean.masking import RECALL
 from tests.data_scripts.pairs.test_dataset import draw_pairs, written
 from tests.loopback_hub import LoopbackHub
 
@@ -67,5 +65,4 @@ def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path
         and "another language than `de`" in text
         and "Names of people in the texts are not detected" in text
     )
-    recall = json.loads(RECALL.read_text())["recall"]["phone numbers"]
-    assert f"| phone numbers | 0 | {recall['masked']} of {recall['forms']} (" in text
+    assert "| phone numbers | 0 |" in text
