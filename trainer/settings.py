@@ -12,7 +12,7 @@ import sys
 import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -545,6 +545,9 @@ def _value_of(name: str, words: list[str]) -> Any:
             return json.loads(words[0])
         except ValueError:
             return words[0]
+    if float in (TYPES.get(name), *typing.get_args(TYPES.get(name))):
+        with suppress(ValueError):
+            return float(words[0])  # msgspec does not read .01
     return words[0]
 
 

@@ -42,7 +42,7 @@ def preset(tmp_path: Path):
     [
         ("max_steps: 7\nseed: 3\n", ["--max_steps", "9"], {"max_steps": 9, "seed": 3, "pairs": ["here"]}),
         ("learning_rate: 1e-3\n", [], {"learning_rate": 1e-3}),  # a text in YAML
-        ("", ["--max-steps", "9", "--learning-rate=0.5"], {"max_steps": 9, "learning_rate": 0.5}),
+        ("", ["--max-steps", "9", "--learning-rate=.5"], {"max_steps": 9, "learning_rate": 0.5}),
         ("", ["--pairs", "a", "b", "--seed", "1"], {"pairs": ["a", "b"], "seed": 1}),
         ("pairs: one\n", [], {"pairs": ["one"]}),
         ("vocab_size: 90\nstsb: s\n", ["--vocab_size", "none", "--stsb", "None"], {"vocab_size": 30_000, "stsb": None}),
