@@ -9,7 +9,6 @@ that other roles give. Only the first messages are read, and nothing is written.
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import shlex
 import tempfile
@@ -19,10 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from data_scripts.chats.conversations import store_logs
-from data_scripts.chats.joining import AUTOMATIC, MESSAGES_FILE, join_logs
+from data_scripts.chats.joining import join_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
 from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_up
@@ -35,8 +32,6 @@ from data_scripts.files.records import Record
 from data_scripts.pairs.options import CONTEXT, check_context
 
 MESSAGES = 2_000  # that are read of each log
-FEWEST_PAIRS = 50  # to adapt a model to
-LONG_PAUSE = 12 * 3600  # seconds; the pause that is proposed
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
@@ -49,31 +44,6 @@ class _Sides:
     answering: list[str]
 
 
-@dataclass(frozen=True)
-class _Beginning:
-    """What the first messages of a log become.
-
-    Attributes:
-        messages, ready_pairs: how many were read.
-        pairs: the rows of the pairs, in the order of their threads.
-        report: the counts of what was left out.
-        lost: why reply links lead nowhere.
-        gaps: the pauses, in seconds, that end a conversation.
-    """
-
-    messages: int
-    ready_pairs: int
-    pairs: list[dict[str, Any]]
-    report: Report
-    lost: str | None
-    gaps: set[float]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the log has no more messages."""
-        return self.messages + self.ready_pairs < MESSAGES
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_log_arguments(parser)
@@ -82,25 +52,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print what each log contains, and the next commands."""
     check_context(args.context)
-    filters = Filters("chat", keep_salutations=args.keep_salutations)
     for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
         print(log.path)
         try:
             sides = _show_columns(log)
-            if args.repliers or any(each.startswith("speaker=") for each in args.columns or ()):
-                sides = None
-            beginning = _read_beginning(log, args.repliers, filters, args.context)
-            _show_pairs(log, beginning, args.context)
-            repliers = _show_repliers(beginning, is_stated=bool(args.repliers or sides))
+            pairs = _show_pairs(log, args)
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
             raise
         columns = args.columns or shlex.split(log.detected.get("columns", ""))
-        if sides:
+        repliers = args.repliers
+        if sides and not repliers and not any(each.startswith("speaker=") for each in args.columns):
             repliers = sides.answering
             columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={sides.column}"]
             print(f"the column {sides.column} says who answers, so the next command reads it as the speaker")
+        elif not repliers:
+            repliers = _show_repliers(pairs)
         print(f"\nnext: {_next_command(log, args, columns, repliers)}")
 
 
@@ -156,104 +124,45 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _read_beginning(log: ChatLog, stated: list[str], filters: Filters, context: int) -> _Beginning:
-    """Make pairs of the first messages of a log, in a folder for temporary files."""
-    # Imported here, so that --help does not wait for it.
+def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Make pairs of the first messages of a log, and show what was detected, some pairs, and the counts."""
+    # Imported here, so that --help does not wait for them.
     from data_scripts.chats.links import explain_lost_links
     from data_scripts.pairs.engines import connect
 
-    report: Report = {}
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        with connect(scratch) as database:
-            stored = store_logs([log], filters, scratch, MESSAGES)
-            gaps = pq.read_table(scratch / MESSAGES_FILE, columns=["gap"])["gap"].to_pylist()
-            table = join_logs(stored, database, scratch, filters, report, stated, context)
-            lost = None
-            if stored[0] and sum(stored) < MESSAGES:  # else, messages that are not there may follow
-                lost = explain_lost_links(report)
-            columns = [name for name in table.columns if name != "context"]
-            table = table.group_by(columns).agg(context=table.context.min())
-            pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
-    return _Beginning(*stored, pairs, report, lost, {gap for gap in gaps if gap and gap < math.inf})
-
-
-def _show_pairs(log: ChatLog, beginning: _Beginning, context: int) -> None:
-    """What was detected, the counts, and a few pairs of different threads."""
-    pairs, report = beginning.pairs, beginning.report
+    filters, report = Filters("chat", keep_salutations=args.keep_salutations), Report()
+    with tempfile.TemporaryDirectory() as scratch, connect(Path(scratch)) as database:
+        stored = store_logs([log], filters, Path(scratch), MESSAGES)
+        table = join_logs(stored, database, Path(scratch), filters, report, args.repliers, args.context)
+        table = table.drop("context").distinct()
+        pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
         print(f"  {log.describe()}")
     if log.broken.counts:
         print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
-    first = "" if beginning.is_whole else "the first "
-    messages = beginning.messages
-    read = _number(messages, "message") if messages else _number(beginning.ready_pairs, "ready pair")
-    result = ", such as" if pairs else "; their texts are left out:"
-    print(f"\n{first}{read} gave {_number(len(pairs), 'pair')}{result}")
-    if not pairs:
-        print(format_table(report))
-    if beginning.lost:
-        print(f"warning: {beginning.lost}")
+    messages, ready = stored
+    read = _number(messages, "message") if messages else _number(ready, "ready pair")
+    first = "" if messages + ready < MESSAGES else "the first "
+    print(f"\n{first}{read} gave {_number(len(pairs), 'pair')}{', such as' if pairs else ''}")
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
-    if context and pairs:
-        print(f"pairs with earlier turns: {sum(bool(pair['context']) for pair in pairs):,}")
-    removed = report.get("removed from texts", {}) | {"automatic messages": report.get("messages", {}).get(AUTOMATIC)}
-    if shown := [f"{kind} {count:,}" for kind, count in removed.items() if count]:
-        print(f"removed: {', '.join(shown)}; --keep_salutations keeps them")
-    _show_pauses(report, beginning.gaps)
+    print(f"\n{format_table(report)}")
+    if not first and (lost := explain_lost_links(report)):  # else, messages that are not there may follow
+        print(f"warning: {lost}")
+    return pairs
 
 
-def _show_repliers(beginning: _Beginning, is_stated: bool) -> list[str]:
-    """Whose replies the pairs have, and whether they are enough.
-
-    Args:
-        beginning: the pairs.
-        is_stated: whether the options or a column say who answers.
-
-    Returns:
-        The authors who answer the others, if they are clear and not stated.
-    """
+def _show_repliers(pairs: list[dict[str, Any]]) -> list[str]:
+    """Show whose replies the pairs have; returns the authors who answer the others, if they are clear."""
     from data_scripts.chats.turns import find_repliers  # imported here, so that --help does not wait for it
 
-    pairs, repliers = beginning.pairs, list[str]()
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
-    if not is_stated:
-        repliers = find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
-        if len(replies) > 1:
-            _show_authors(replies, repliers)
-    missing = FEWEST_PAIRS - (sum(replies[name] for name in repliers) if repliers else len(pairs))
-    if beginning.is_whole and missing > 0:
-        print(
-            f"adapting a model needs {FEWEST_PAIRS} pairs, of which {_number(missing, 'more pair')} "
-            f"{'is' if missing == 1 else 'are'} missing: the next command suggests these replies with the "
-            "base model as it is"
-        )
-    return repliers
-
-
-def _show_pauses(report: Report, gaps: set[float]) -> None:
-    """Name the option that allows longer pauses, if more than half of the turns start a conversation."""
-    turns = report.get("kept turns", {})
-    starts, total = turns.get("answer to nothing", 0), sum(turns.values())
-    if 2 * starts > total and 0 < max(gaps, default=0) < LONG_PAUSE:
-        print(
-            f"{starts:,} of {total:,} turns answer nothing, because a pause of more than "
-            f"{max(gaps) / 60:g} minutes ends a conversation: if replies take longer, add --gap 12h"
-        )
-
-
-def _show_authors(replies: Counter[str], repliers: list[str]) -> None:
-    """Whose replies the pairs have, and the option that selects some of them."""
-    ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked[:AUTHORS]]
-    more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
-    remedy = (
-        "the next command keeps only those of the authors who answer"
-        if repliers
-        else "--repliers NAME keeps only those of an author"
-    )
-    print(f"replies by {', '.join(shown)}{more}; {remedy}")
+    if len(replies) > 1:
+        ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))[:AUTHORS]
+        shown = ", ".join(f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked)
+        more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
+        print(f"replies by {shown}{more}; --repliers NAME keeps only those of an author")
+    return find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
 
 
 def _number(count: int, name: str) -> str:
@@ -264,7 +173,7 @@ def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], re
     options = {
         "--columns": columns,
         "--gap": args.gap,
-        "--repliers": args.repliers or repliers,
+        "--repliers": repliers,
         "--encoding": args.encoding,
         "--date_order": args.date_order,
         "--context": str(args.context) if args.context != CONTEXT else None,

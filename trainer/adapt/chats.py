@@ -14,7 +14,6 @@ from typing import Any
 import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
-from data_scripts.commands.inspect import FEWEST_PAIRS
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, has_record, write_record
 from data_scripts.files.storage import LOCK, is_url, make_folder
@@ -34,6 +33,7 @@ from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 
 MOST_TOKENS = 256  # of a text that a pretrained encoder reads
+FEWEST_PAIRS = 50  # to adapt a model to
 
 
 def adapt_to_chats(
