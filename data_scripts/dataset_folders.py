@@ -10,14 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_scripts.files.hub import escape_text
 from data_scripts.files.texts import BrokenLines
-
-if TYPE_CHECKING:
-    pass
-
 
 FIRST_LINES = "first lines left out"
 _FOLDERS = re.compile(r"(?<![\w.])(?:/|\.{1,2}/|~/)(?:[^/'\"\n]+/)+")
@@ -91,10 +87,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     splits: Counter[str] = Counter()
     for path in sorted(folder.glob("*.parquet")):
         splits[path.name.partition("-")[0]] += pq.read_metadata(path).num_rows
-    metadata = {
-        "license": licenses[0] if len(licenses) == 1 else licenses or "unknown",
-        "configs": configs(splits),
-    }
+    metadata = {"license": licenses[0] if len(licenses) == 1 else licenses or "unknown", "configs": configs(splits)}
     lines = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
         f"# {escape_text(source)}\n",

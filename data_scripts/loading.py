@@ -86,45 +86,28 @@ class HubDataset:
             else:
                 splits = {
                     name: datasets.Dataset.from_list(list(rows), features=rows.features)
-                    for name, rows in self._stream(texts).items()
+                    for name, rows in self.stream(texts).items()
                 }
         return assign_splits(datasets.DatasetDict(rename_splits(splits)))
 
-    def stream(self, columns: Iterable[str]) -> Mapping[str, Dataset | IterableDataset]:
+    def stream(self, columns: Collection[str]) -> Mapping[str, Dataset | IterableDataset]:
         """Split -> its rows, which are read while they are iterated over, without a copy on the disk.
 
-        Of Parquet files, only these columns are downloaded. A column `split` assigns the rows of a dataset with one
-        split to splits, and the rows of each are then read separately. The rows of CSV have no `features`.
+        Of Parquet files, only these columns are downloaded. The rows of CSV have no `features`.
         """
-        columns = list(dict.fromkeys(columns))
-        if self._is_offline:
-            return self.load()
-        splits = self._stream(columns)
-        if len(splits) > 1 or SPLIT_COLUMN not in self.features or SPLIT_COLUMN in columns:
-            return rename_splits(splits)
-        (values,) = self._stream([SPLIT_COLUMN]).values()
-        with hub_errors(self.source):
-            assigned = _assignments(dict.fromkeys(row[SPLIT_COLUMN] for row in values))
-        if not assigned:
-            return rename_splits(splits)
-        (rows,) = self._stream([*columns, SPLIT_COLUMN]).values()
-        return {
-            split: rows.filter(given.__contains__, input_columns=SPLIT_COLUMN).select_columns(columns)
-            for split, given in assigned.items()
-        }
-
-    def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
         import datasets
 
+        if self._is_offline:
+            return {name: rows.select_columns(list(columns)) for name, rows in self.load().items()}
         options = dict(self._options)
         with hub_errors(self.source):
             if hasattr(self._builder.config, "columns"):  # of Parquet
-                options["columns"] = columns
+                options["columns"] = list(columns)
             if any(map(_is_media, self.features.values())):
                 # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
                 options["storage_options"] = {"hf": {"block_size": BLOCK_BYTES}}
             streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
-        return {name: rows.select_columns(columns) for name, rows in streams.items()}
+        return {name: rows.select_columns(list(columns)) for name, rows in streams.items()}
 
 
 def hub_records(source: str) -> Records:
@@ -133,7 +116,7 @@ def hub_records(source: str) -> Records:
     columns = list(dataset.features)
 
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
-        streams = dataset.stream(name for name in columns if name in needed)
+        streams = dataset.stream([name for name in columns if name in needed])
         for split, stream in streams.items():
             yield from dataset_rows(stream, f"{source}, split {split}")
 
@@ -201,26 +184,15 @@ def assign_splits(splits: DatasetDict) -> DatasetDict:
     if SPLIT_COLUMN not in rows.column_names:
         return splits
     values = rows[SPLIT_COLUMN][:]
-    assigned = _assignments(dict.fromkeys(values))
-    if not assigned:
+    splits_of = {value: find_split(str(value), complete=True) for value in dict.fromkeys(values)}
+    if None in splits_of.values():
         return splits
     return DatasetDict(
         {
-            split: rows.select([index for index, value in enumerate(values) if value in given])
-            for split, given in assigned.items()
+            split: rows.select([index for index, value in enumerate(values) if splits_of[value] == split])
+            for split in dict.fromkeys(splits_of.values())
         }
     )
-
-
-def _assignments(values: Iterable[Any]) -> dict[str, list[Any]]:
-    """Split -> the values of a column that name it; empty if a value names none."""
-    assigned: dict[str, list[Any]] = {}
-    for value in values:
-        split = find_split(str(value), complete=True)
-        if split is None:
-            return {}
-        assigned.setdefault(split, []).append(value)
-    return assigned
 
 
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them

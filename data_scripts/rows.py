@@ -27,12 +27,7 @@ ColumnNames = dict[str, tuple[str, ...]]
 
 
 def read_rows(
-    source: str,
-    names: ColumnNames,
-    broken: BrokenLines,
-    *,
-    optional: tuple[str, ...] = (),
-    label_names: bool = False,
+    source: str, names: ColumnNames, broken: BrokenLines, *, optional: tuple[str, ...] = (), label_names: bool = False
 ) -> dict[str, Rows]:
     """The rows of each split of a file, of the files in a folder, or of a dataset on the Hub; each can be read once.
 

@@ -31,7 +31,6 @@ from data_scripts.pairs.options import (
     PairOptions,
     add_filter_arguments,
     add_memory_argument,
-    check_context,
     read_filters,
 )
 from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
@@ -82,7 +81,6 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
     from data_scripts.pairs.engines import connect
 
     filters = read_filters(options, options.keep_salutations)
-    check_context(options.context)
     logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
     with (
         new_folder(output, options.overwrite) as (folder, scratch),

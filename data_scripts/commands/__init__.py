@@ -63,9 +63,7 @@ def command_parser(module: ModuleType, name: str, program: str = PROGRAM) -> Arg
         program: what the user ran, for the help.
     """
     parser = ArgumentParser(
-        prog=f"{program} {name}",
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"{program} {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(parser)
     parser.set_defaults(run=module.run)

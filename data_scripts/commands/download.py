@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import hashlib
 import re
 import shutil
 import zipfile
@@ -24,7 +25,6 @@ from pathlib import Path
 from data_scripts.commands import Command, command_parser, find_commands
 from data_scripts.files.command_line import add_output_argument, disk_path, suggest
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import digest_of
 from data_scripts.files.storage import make_folder, new_file
 from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
 
@@ -164,7 +164,9 @@ def download_file(address: str, path: Path, sha256: str = "") -> None:
         except (aiohttp.ClientError, TimeoutError, FileNotFoundError) as error:
             cause = "there is no such file" if isinstance(error, FileNotFoundError) else str(error) or "no answer"
             raise InputError(f"{address}: cannot be downloaded ({cause}); check the connection") from error
-        if sha256 and (digest := digest_of(partial)) != sha256:
+        with partial.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if sha256 and digest != sha256:
             raise InputError(
                 f"{address}: has the SHA-256 {digest}, expected {sha256}: the file has changed, or its transfer was "
                 "damaged; run the command again"

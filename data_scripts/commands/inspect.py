@@ -29,7 +29,7 @@ from data_scripts.commands import PROGRAM
 from data_scripts.dataset_folders import Report, format_table
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.records import Record
-from data_scripts.pairs.options import CONTEXT, check_context
+from data_scripts.pairs.options import CONTEXT
 
 MESSAGES = 2_000  # that are read of each log
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print what each log contains, and the next commands."""
-    check_context(args.context)
     for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
         print(log.path)
         try:

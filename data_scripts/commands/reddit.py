@@ -47,7 +47,6 @@ from data_scripts.pairs.options import (
     add_engine_arguments,
     add_filter_arguments,
     add_output_arguments,
-    check_context,
     check_output,
     memory_bytes,
     read_filters,
@@ -174,7 +173,6 @@ def run(args: argparse.Namespace) -> None:
     filters = read_filters(PairOptions.from_arguments(args))
     _refuse_ignored_options(args)
     check_output(args)
-    check_context(args.context)
     datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
     files = find_files(others, args.submissions, filters) if others else []

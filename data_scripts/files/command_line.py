@@ -206,6 +206,18 @@ def add_output_argument(parser: Any, help: str, **options: Any) -> None:
     parser.add_argument("-o", "--output", help=help, **settings)
 
 
+def add_dataset_arguments(parser: Any, output_help: str, **options: Any) -> None:
+    """Add the options of every command that writes a dataset with a card; `options` are those of `--output`."""
+    add_output_argument(parser, output_help, **options)
+    parser.add_argument("--overwrite", action="store_true", help="replace a dataset that a command wrote before")
+    parser.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it (such "
+        "as cc-by-sa-4.0, or other)",
+    )
+
+
 def with_underscores(word: str) -> str:
     """`--batch-size=8` as `--batch_size=8`; a word that is no long option stays as it is."""
     return re.sub(r"^--[A-Za-z0-9][^=]*", lambda name: "--" + name[0][2:].replace("-", "_"), word)

@@ -3,7 +3,6 @@
 A record in the folder says that this project has written it, and which files; without it, nothing is ever deleted.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -28,12 +27,6 @@ from data_scripts.files.storage import (
     resolve_links,
     temporary_path,
 )
-
-
-def digest_of(file: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:

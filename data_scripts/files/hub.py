@@ -94,14 +94,6 @@ def escape_text(value: Any) -> str:
     return line.replace("://", "&#58;//").replace("www.", "www&#46;")  # no links of bare addresses
 
 
-def code_span(value: Any) -> str:
-    """A value as code in a line of text; its backticks do not end the code."""
-    line = _LINE_BREAKS.sub(" ", str(value)).strip()
-    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
-    padding = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{padding}{line}{padding}{fence}"
-
-
 def check_repository_id(repository_id: str) -> None:
     """Reject an invalid repository id before any work is done.
 

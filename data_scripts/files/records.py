@@ -28,13 +28,7 @@ from data_scripts.files.json_values import (
     line_values,
     read_document,
 )
-from data_scripts.files.texts import (
-    UNPACK,
-    UTF8,
-    BrokenLines,
-    TextFile,
-    check_file,
-)
+from data_scripts.files.texts import UNPACK, UTF8, BrokenLines, TextFile, check_file
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -69,10 +63,7 @@ class Records:
     rows: Callable[[Collection[str], BrokenLines], Rows]
 
     def expanded(
-        self,
-        columns: list[str],
-        needed: Collection[str],
-        rows_of: Callable[[str, Record, BrokenLines], Rows],
+        self, columns: list[str], needed: Collection[str], rows_of: Callable[[str, Record, BrokenLines], Rows]
     ) -> Records:
         """The records that are within these.
 

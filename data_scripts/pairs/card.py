@@ -7,7 +7,7 @@ import jinja2
 import yaml
 
 from data_scripts.dataset_folders import configs, license_section
-from data_scripts.files.hub import code_span, escape_text
+from data_scripts.files.hub import escape_text
 from data_scripts.pairs.sorted_pairs import Counts
 
 TEMPLATE = Path(__file__).with_name("pairs_card.jinja")
@@ -33,11 +33,11 @@ def write_pairs_card(folder: Path, license_id: str | None, report: dict[str, Any
         "tags": ["convsim", "conversations"],
         "configs": configs([split for split, rows in counts.rows.items() if rows]),
     }
-    # The card is Markdown; the filters escape what users' files contribute.
+    # The card is Markdown; the filter escapes what users' files contribute.
     environment = jinja2.Environment(  # nosec B701
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    environment.filters |= {"escaped": escape_text, "code": code_span}
+    environment.filters["escaped"] = escape_text
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),
         settings={"language": None, **report["settings"]},

@@ -10,7 +10,7 @@ from typing import Self
 
 from data_scripts.clean.filters import LINK_PREFIXES, MAX_CHARACTERS, MIN_LETTERS_PERCENT, Filters
 from data_scripts.clean.text import languages
-from data_scripts.files.command_line import add_output_argument, whole_number
+from data_scripts.files.command_line import add_dataset_arguments, whole_number
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import check_license, check_repository_id
 from data_scripts.files.storage import is_url, storage_argument
@@ -111,12 +111,8 @@ def read_filters(options: PairOptions, keep_salutations: bool = False) -> Filter
     """The rules that options state, which are checked.
 
     Raises:
-        InputError: the list of bots cannot be read, the language cannot be detected, or a number is out of range.
+        InputError: the list of bots cannot be read, or the language cannot be detected.
     """
-    if options.min_characters < 0:
-        raise InputError(f"--min_characters {options.min_characters}: expected 0 or more")
-    if options.max_repeats is not None and options.max_repeats < 1:
-        raise InputError(f"--max_repeats {options.max_repeats}: expected 1 or more")
     if options.phone_regions is not None:
         phone_regions(options)
     bots: tuple[str, ...] = ()
@@ -155,7 +151,7 @@ def phone_regions(options: PairOptions) -> tuple[str, ...]:
 
 
 def add_context_argument(parser: argparse._ActionsContainer) -> None:
-    """Add the option of every command that makes pairs of turns; `check_context` checks it."""
+    """Add the option of every command that makes pairs of turns."""
     parser.add_argument(
         "--context",
         type=whole_number(0),
@@ -164,12 +160,6 @@ def add_context_argument(parser: argparse._ActionsContainer) -> None:
         help="maximum number of earlier turns of the thread in the column context of a pair, 0 for none (default: "
         "%(default)s)",
     )
-
-
-def check_context(turns: int) -> None:
-    """Raise an InputError if --context is negative."""
-    if turns < 0:
-        raise InputError(f"--context {turns}: expected 0 or more")
 
 
 def add_memory_argument(parser: argparse._ActionsContainer) -> None:
@@ -219,7 +209,7 @@ def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True)
     """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
     group = parser.add_argument_group("output")
     output_help = "folder or URL to which the pairs are written"
-    add_output_argument(group, output_help, type=storage_argument, required=required)
+    add_dataset_arguments(group, output_help, type=storage_argument, required=required)
     group.add_argument(
         "--split",
         choices=("thread", "random"),
@@ -227,16 +217,11 @@ def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True)
         help="thread: assign whole threads to train (89 %%), validation (1 %%) or test (10 %%), so that each "
         "conversation is in one split; random: assign single pairs, as in the paper (default: %(default)s)",
     )
-    group.add_argument("--overwrite", action="store_true", help="replace an existing dataset of pairs")
-    group.add_argument(
-        "--license",
-        metavar="ID",
-        help="license of the texts for the card, as the Hub spells it (such as cc-by-4.0, or other); required by "
-        "--push_to_hub",
-    )
     group = parser.add_argument_group("Hub")
     group.add_argument(
-        "--push_to_hub", metavar="OWNER/NAME", help="publish the folder as this dataset; a new dataset is private"
+        "--push_to_hub",
+        metavar="OWNER/NAME",
+        help="publish the folder as this dataset, which needs --license; a new dataset is private",
     )
 
 

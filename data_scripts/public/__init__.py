@@ -84,19 +84,12 @@ class Kind:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command."""
-        from data_scripts.files.command_line import add_output_argument
+        from data_scripts.files.command_line import add_dataset_arguments
         from data_scripts.rows import SOURCE_HELP
 
         nargs = "+" if self.several else None
         parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=self.source_help or SOURCE_HELP)
-        add_output_argument(parser, "folder to which the splits are written")
-        parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
-        parser.add_argument(
-            "--license",
-            metavar="ID",
-            help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it "
-            "(such as cc-by-sa-4.0, or other)",
-        )
+        add_dataset_arguments(parser, "folder to which the splits are written")
 
     def run(self, args: argparse.Namespace) -> None:
         """Write the splits as Parquet with a report and a card, and print the report; `args` as of `add_arguments`.

@@ -93,7 +93,7 @@ def _dataset_tables(dataset: HubDataset, parser: DumpParser, broken: BrokenLines
     for split, rows in dataset.stream(names).items():
         read = 0
         with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=split) as bar:
-            for batch in map(_name_parents, rows.select_columns(names).with_format("arrow").iter(HUB_BATCH)):
+            for batch in map(_name_parents, rows.with_format("arrow").iter(HUB_BATCH)):
                 complete = batch.drop_null()
                 if len(complete) < len(batch):
                     for row, name in _empty_fields(batch):
@@ -201,10 +201,7 @@ def _convert_in_workers(
 
 
 def _convert_together(
-    executor: Executor,
-    todo: list[tuple[Path, Path]],
-    filters: Filters,
-    total: int,
+    executor: Executor, todo: list[tuple[Path, Path]], filters: Filters, total: int
 ) -> dict[Path, BrokenLines]:
     """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each."""
     futures = {executor.submit(write_comments, *each, filters, show_progress=False): each for each in todo}

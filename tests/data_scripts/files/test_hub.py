@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import HubName, code_span, escape_text, is_hub_name, parse_hub_name
+from data_scripts.files.hub import HubName, escape_text, is_hub_name, parse_hub_name
 from data_scripts.loading import HubDataset, assign_splits, load_columns, rename_splits
 
 
@@ -147,10 +147,5 @@ def test_a_name_is_shown_as_it_is(name):
     assert f"<td>{html.escape(name)}</td>\n<td>x</td>" in rendered(f"| a | b |\n|---|---|\n| {escape_text(name)} | x |")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_shown_as_code(name):
-    assert rendered(f"a {code_span(name)} b") == f"<p>a <code>{html.escape(name)}</code> b</p>\n"
-
-
 def test_a_name_is_one_line():
-    assert escape_text("a\n\n# b\r\u2028c") == "a \\# b c" and code_span(" a\n\n b ") == "`a b`"
+    assert escape_text("a\n\n# b\r\u2028c") == "a \\# b c"

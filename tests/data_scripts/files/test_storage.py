@@ -10,13 +10,7 @@ import pytest
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.storage import (
-    check_own_text,
-    new_file,
-    remove_temporary_files,
-    resolve_links,
-    write_text,
-)
+from data_scripts.files.storage import check_own_text, new_file, remove_temporary_files, resolve_links, write_text
 from tests.killing import kill_at_each_call
 
 

@@ -56,9 +56,3 @@ def test_options_become_filters(tmp_path: Path):
 def test_wrong_options_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         options(*arguments)
-
-
-@pytest.mark.parametrize(("name", "value"), [("min_characters", -1), ("max_repeats", 0)])
-def test_options_that_python_gives_are_checked_too(name, value):
-    with pytest.raises(InputError, match=f"--{name} {value}: expected {value + 1} or more"):
-        read_filters(PairOptions(**{name: value}))

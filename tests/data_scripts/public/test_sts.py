@@ -46,11 +46,7 @@ def test_a_gold_file_with_another_number_of_lines_is_refused(tmp_path: Path, gol
     [
         ("Red barn\tA barn\nOld oak\n", "1\n2\n", r"STS.input.images.txt:2: 1 columns; expected two sentences"),
         ("Red barn\tA barn\nOld oak\tA tree\n", "1\n7\n", r"STS.gs.images.txt:2: score '7'"),
-        (
-            "Red barn\tA barn\nOld oak\tA tree\n",
-            "\n\n",
-            r"test 2014 images: contains no scored pair \(2 not",
-        ),
+        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"test 2014 images: contains no scored pair \(2 not"),
     ],
 )
 def test_a_wrong_line_of_a_dataset_is_refused_with_file_and_line(

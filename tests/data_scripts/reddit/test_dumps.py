@@ -10,6 +10,7 @@ import zstandard
 
 from data_scripts.clean.filters import PAPER
 from data_scripts.clean.measures import measure
+from data_scripts.clean.text import unescape
 from data_scripts.files import texts as files
 from data_scripts.files.errors import InputError
 from data_scripts.files.texts import BrokenLines, check_file
@@ -109,7 +110,7 @@ def test_a_block_has_what_pythons_json_reads(quoted):
     expected = [
         dict(zip(COMMENT_SCHEMA.names, (*texts.values(), int(fields["created_utc"]), *measures), strict=True))
         for fields in map(json.loads, block.splitlines())
-        for body, *measures in [measure(fields["body"])]
+        for body, *measures in [measure(unescape(fields["body"]))]
         for texts in [{name: fields[name] for name in COMMENT_TEXTS} | {"body": body}]
     ]
     assert parsed.schema == COMMENT_SCHEMA and parsed.to_pylist() == expected
