@@ -167,55 +167,63 @@ def wrong_type(name: str, expected: str, value: Any) -> BrokenLineError:
     return BrokenLineError("wrong type", f"{name} should be {expected}, found {type(value).__name__}")
 
 
-def required_text(values: Record, name: str) -> str:
-    """A field that must be a text; raises BrokenLineError if it is not."""
-    value = values.get(name)
-    if value is None and name in ("text", "content"):  # as of a call, or somebody who joined
-        raise BrokenLineError("event without a text", f"{name} is null or missing")
-    if not isinstance(value, str):
-        raise wrong_type(name, "a text", value)
-    return value
-
-
-def required_label(values: Record, name: str) -> str:
-    """A field that must be a name or an id, as text; raises BrokenLineError if it is missing."""
-    value = label(values, name)
-    if not value:
-        raise BrokenLineError("missing field", name)
-    return value
-
-
-def label(values: Record, name: str) -> str:
-    """A field that is a name or an id, as text; "" if it is missing. Raises BrokenLineError for a list or object."""
-    value = values.get(name)
-    if value is None or value != value:
-        return ""
-    if isinstance(value, dict | list):
-        raise wrong_type(name, "a text or a number", value)
-    # pandas writes integers as 12.0 if some values of the column are missing.
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def written(values: Record, name: str) -> str:
-    """A field that is a text; raises LeftOutError if it is blank or missing."""
-    text = label(values, name)
-    if not text.strip():
-        raise LeftOutError("no text")
-    return text
-
-
-def object_field(values: Any, name: str) -> Record:
-    """A field that must be an object; raises BrokenLineError if it is not."""
-    value = values.get(name) if isinstance(values, dict) else None
-    if not isinstance(value, dict):
-        raise wrong_type(name, "an object", value)
-    return value
-
-
-def seconds(value: Any) -> float:
-    """A number, or a time of a program (ISO 8601; UTC if it has no zone), in seconds since 1970.
+class Fields:
+    """The fields of an object that a program wrote; an error says what the object should have.
 
     Raises:
-        BrokenLineError: it is neither.
+        BrokenLineError: it is no object.
     """
-    return Dates().seconds(value)
+
+    def __init__(self, values: Any, name: str = "a message") -> None:
+        if not isinstance(values, dict):
+            raise wrong_type(name, "an object", values)
+        self.values: Record = values
+
+    def get(self, name: str) -> Any:
+        """A field as it is; None if it is missing."""
+        return self.values.get(name)
+
+    def text(self, name: str) -> str:
+        """A field that must be a text; raises BrokenLineError if it is not."""
+        value = self.get(name)
+        if value is None and name in ("text", "content"):  # as of a call, or somebody who joined
+            raise BrokenLineError("event without a text", f"{name} is null or missing")
+        if not isinstance(value, str):
+            raise wrong_type(name, "a text", value)
+        return value
+
+    def required(self, name: str) -> str:
+        """A field that must be a name or an id, as text; raises BrokenLineError if it is missing."""
+        value = self.label(name)
+        if not value:
+            raise BrokenLineError("missing field", name)
+        return value
+
+    def label(self, name: str) -> str:
+        """A field that is a name or an id, as text ("" if missing); raises BrokenLineError for a list or object."""
+        value = self.get(name)
+        if value is None or value != value:
+            return ""
+        if isinstance(value, dict | list):
+            raise wrong_type(name, "a text or a number", value)
+        # pandas writes integers as 12.0 if some values of the column are missing.
+        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+    def written(self, name: str) -> str:
+        """A field that is a text; raises LeftOutError if it is blank or missing."""
+        text = self.label(name)
+        if not text.strip():
+            raise LeftOutError("no text")
+        return text
+
+    def object(self, name: str) -> Fields:
+        """A field that must be an object; raises BrokenLineError if it is not."""
+        return Fields(self.get(name), name)
+
+    def seconds(self, name: str) -> float:
+        """A number, or a time of a program (ISO 8601; UTC if it has no zone), in seconds since 1970.
+
+        Raises:
+            BrokenLineError: it is neither.
+        """
+        return Dates().seconds(self.get(name))

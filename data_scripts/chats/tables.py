@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable
 
 from data_scripts.chats.dates import with_dates
-from data_scripts.chats.messages import ChatLog, Items, Message, Pair, label, required_label, required_text
+from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
 from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.text import are_html, html_to_text, unescape
@@ -30,7 +30,7 @@ COLUMN_NAMES = {
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,32};)")  # in a text that nobody escaped
 
 TEXTS = ("text", "input", "response")
-RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role -> value, number of the row)
+RowConverter = Callable[[ChatLog, Fields, int], Message | Pair]  # (log, its values by role, number of the row)
 
 
 def read_table(log: ChatLog) -> Items:
@@ -57,7 +57,7 @@ def read_table(log: ChatLog) -> Items:
         values |= {role: html_to_text(text) if role in html else _unescape(text) for role, text in texts.items()}
         if dates:
             values["time"] = dates.seconds(values["time"])
-        return convert(log, values, number)
+        return convert(log, Fields(values), number)
 
     try:
         for number, (location, record) in enumerate(rows, start=1):
@@ -202,34 +202,34 @@ def _paths(name: str) -> set[str]:
     return {name, *(part.partition(".")[0] for part in (name, *name.split(BOTH)))}
 
 
-def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
-    if not all(isinstance(values[role], str) for role in ("input", "response")):
+def _to_pair(log: ChatLog, values: Fields, number: int) -> Pair:
+    if not all(isinstance(values.get(role), str) for role in ("input", "response")):
         raise BrokenLineError("wrong type", "input and response should be texts")
-    source = label(values, "source") or log.name
-    return Pair(values["input"], values["response"], label(values, "thread") or None, source)
+    source = values.label("source") or log.name
+    return Pair(values.text("input"), values.text("response"), values.label("thread") or None, source)
 
 
-def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
+def _to_reply(log: ChatLog, values: Fields, number: int) -> Message:
     # pandas writes 12 as 12.0 if other values are missing
-    name, parent = (text.removesuffix(".0") for text in (required_label(values, "id"), label(values, "parent")))
-    return _message(log, values, name)._replace(parent=parent, thread=label(values, "thread") or None)
+    name, parent = (text.removesuffix(".0") for text in (values.required("id"), values.label("parent")))
+    return _message(log, values, name)._replace(parent=parent, thread=values.label("thread") or None)
 
 
-def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
-    thread = required_label(values, "thread")
-    message = _message(log, values, label(values, "id") or f"row {number}")
+def _to_turn(log: ChatLog, values: Fields, number: int) -> Message:
+    thread = values.required("thread")
+    message = _message(log, values, values.label("id") or f"row {number}")
     return message._replace(thread=thread, time=values.get("time"), gap=log.gap)
 
 
-def _message(log: ChatLog, values: Record, name: str) -> Message:
-    text, source = required_text(values, "text"), label(values, "source") or log.name
+def _message(log: ChatLog, values: Fields, name: str) -> Message:
+    text, source = values.text("text"), values.label("source") or log.name
     return Message(name, None, None, _speaker(values), None, text, source, None)
 
 
-def _to_message(log: ChatLog, values: Record, number: int) -> Message:
-    return _to_turn(log, values | {"thread": log.name}, number)._replace(gap=log.channel_gap)
+def _to_message(log: ChatLog, values: Fields, number: int) -> Message:
+    return _to_turn(log, Fields(values.values | {"thread": log.name}), number)._replace(gap=log.channel_gap)
 
 
-def _speaker(values: Record) -> str | None:
-    name = label(values, "speaker")
+def _speaker(values: Fields) -> str | None:
+    name = values.label("speaker")
     return None if is_placeholder(name) else name  # different deleted users have the same name

@@ -10,14 +10,7 @@ from functools import partial
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    Message,
-    name_of_content,
-    required_text,
-    wrong_type,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, Message, name_of_content, wrong_type
 from data_scripts.files.records import Record
 
 NAME = "messages with roles"
@@ -42,7 +35,7 @@ def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> 
 
     def parse(message: Record) -> tuple[str, str | None]:
         texts = [content_text(message.get(name)) for name in text_keys]
-        return required_text(message, role_key), next(filter(None, texts), texts[0])
+        return Fields(message).text(role_key), next(filter(None, texts), texts[0])
 
     for location, record in log.records.rows({key}, log.broken):
         parsed = [log.attempt(where, parse, each) for where, each in log.objects(location, record.get(key), key)]

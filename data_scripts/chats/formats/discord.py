@@ -5,18 +5,7 @@ from functools import partial
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    numbered,
-    object_field,
-    required_label,
-    required_text,
-    seconds,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 
@@ -39,31 +28,34 @@ def _read(log: ChatLog) -> Items:
 
 def _parse_channel(log: ChatLog, record: Record) -> tuple[str, str, Iterable[Any]]:
     """The source, the thread and the messages of a channel."""
-    guild, channel = (object_field(record, key) for key in ("guild", "channel"))
-    source = f"{label(guild, 'name') or log.name}/{label(channel, 'name')}"
-    thread, messages = required_label(channel, "id"), record.get("messages")
+    fields = Fields(record)
+    guild, channel = fields.object("guild"), fields.object("channel")
+    source = f"{guild.label('name') or log.name}/{channel.label('name')}"
+    thread, messages = channel.required("id"), fields.get("messages")
     if not isinstance(messages, Iterable):
         raise BrokenLineError("wrong type", "messages should be a list")
     return source, thread, messages
 
 
-def _parse_message(message: Any, thread: str, source: str, log: ChatLog) -> Message:
-    author = object_field(message, "author")
+def _parse_message(record: Any, thread: str, source: str, log: ChatLog) -> Message:
+    message = Fields(record)
+    author = message.object("author")
     if author.get("isBot"):
         raise LeftOutError("bot")
     if message.get("type") not in MESSAGE_TYPES:
         raise LeftOutError(f"type {message.get('type')}")
-    is_reply = message["type"] == "Reply"
-    reference = object_field(message, "reference") if message.get("reference") else {}
+    is_reply = message.get("type") == "Reply"
+    reference = message.object("reference") if message.get("reference") else None
     if message.get("forwardedMessage") or (reference and not is_reply):
         raise LeftOutError("forwarded")
     # A reply answers its reference, also if that has been deleted, and not the message before it.
-    parent = (label(reference, "messageId") or "deleted") if is_reply else None
-    number = label(author, "discriminator").strip("0")  # before 2023, names were unique only with it
-    speaker = required_label(author, "name") + (f"#{number}" if number else "")
-    time = seconds(message.get("timestamp"))
-    text = required_text(message, "content")
-    return Message(required_label(message, "id"), parent, thread, speaker, time, text, source, log.channel_gap)
+    parent = None
+    if is_reply:
+        parent = (reference and reference.label("messageId")) or "deleted"
+    number = author.label("discriminator").strip("0")  # before 2023, names were unique only with it
+    speaker = author.required("name") + (f"#{number}" if number else "")
+    time, text = message.seconds("timestamp"), message.text("content")
+    return Message(message.required("id"), parent, thread, speaker, time, text, source, log.channel_gap)
 
 
 FORMATS = (Format("Discord", _read, fields=FIELDS, streamed="messages"),)

@@ -10,20 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    numbered,
-    required_label,
-    seconds,
-    written,
-    wrong_type,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
 from data_scripts.chats.sample import Sample
-from data_scripts.files.records import Record, read_records
+from data_scripts.files.records import read_records
 from data_scripts.files.texts import BrokenLineError
 
 LIST = "messages"
@@ -43,16 +32,13 @@ def _read(log: ChatLog) -> Items:
         yield from log.parse_each(listed, lambda message: _parse_message(log, message, heads))
 
 
-def _parse_message(log: ChatLog, message: Any, heads: dict[str, str]) -> Message:
-    if not isinstance(message, dict):
-        raise BrokenLineError("wrong type", "a message should be an object")
-    creator = message.get("creator") or {}
-    if not isinstance(creator, dict):
-        raise wrong_type("creator", "an object", creator)
-    if label(creator, "user_type") == "Bot":
+def _parse_message(log: ChatLog, record: Any, heads: dict[str, str]) -> Message:
+    message = Fields(record)
+    creator = Fields(message.get("creator") or {}, "creator")
+    if creator.label("user_type") == "Bot":
         raise LeftOutError("bot")
-    text = written(message, "text")
-    name, topic, time = required_label(message, "message_id"), label(message, "topic_id"), _time(message)
+    text = message.written("text")
+    name, topic, time = message.required("message_id"), message.label("topic_id"), _time(message)
     is_reply = topic in heads
     parent = heads[topic] if is_reply else None
     if topic:
@@ -61,7 +47,7 @@ def _parse_message(log: ChatLog, message: Any, heads: dict[str, str]) -> Message
         id=name,
         parent=parent or None,  # further replies answer the one before them
         thread=f"{log.name}/{topic}" if is_reply else log.name,
-        speaker=label(creator, "name") or label(creator, "email") or None,
+        speaker=creator.label("name") or creator.label("email") or None,
         time=time,
         text=text,
         source=log.name,
@@ -69,10 +55,10 @@ def _parse_message(log: ChatLog, message: Any, heads: dict[str, str]) -> Message
     )
 
 
-def _time(message: Record) -> float:
+def _time(message: Fields) -> float:
     """Raises BrokenLineError if there is no date, or one in another language."""
     try:
-        return seconds(message.get("created_date"))
+        return message.seconds("created_date")
     except BrokenLineError as error:
         raise BrokenLineError(
             "wrong time",

@@ -13,6 +13,7 @@ from email.message import Message as Mail
 from email.utils import getaddresses, parsedate_to_datetime
 from itertools import count
 
+from data_scripts.boilerplate.quotations import written_text
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
@@ -27,33 +28,10 @@ SOURCE = "mail"  # of all mailboxes, because a mail may answer one of another fi
 _START = re.compile(rb"From (?:\S.*\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b.*\d\d:\d\d.*\b\d{4}\b|\s*$)")
 _HEADER = re.compile(rb"[!-9;-~]+:")
 _ID = re.compile(r"<\s*([^<>\s]+)\s*>")
-_QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= )|[^\W\d_]{1,9}>(?=\s))")  # also after the initials or name of the author
 _QUOTATION = re.compile("<blockquote", re.IGNORECASE)
-_SIGNED = re.compile(r"-----BEGIN PGP SIGNED MESSAGE-----(?:\r?\nHash: .*)?")
-_SIGNATURE = re.compile(
-    r"--\s?|—|_{3,}|\w+(?: \w+){0,2} Outlook (?:for|für|pour|para|per|voor) \w+\s?(?:<\S+>)?|\w{3,12}から送信|"
-    r"(?:(?:This message was s|S)ent from my|(?:Diese Nachricht wurde v|V)on meinem|Verstuurd vanaf mijn|Wysłane z|"
-    r"Отправлено (?:с|из)) \w.{0,80}|Gesendet mit der .{0,20}\bApp"
-)
-# `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
-_ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")
-_OUTLOOK = re.compile(
-    r"\s*\*?(?:From|Von|De|Da|Van|Od|Från|Fra|Lähettäjä|От|От кого|Від|Kimden|Gönderen|差出人|发件人|寄件者|寄件人|"
-    r"보낸 사람|Feladó|Από|מאת|من|De la|Dari|Từ|จาก)\s?[:：]\*?\s*\S"
-)
-_OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{0,15}(?: [^\W\d_]{1,12})?\s?[:：]\*?\s*\S")
-# The line before a quotation, such as `On 4 March 2024, Ann wrote:`, has a date or an address, or one of these words.
-_WROTE = (
-    r"\b(?:wrote|writes|said|schrieb|écrit|escribió|ha scritto|schreef|escreveu|skrev|napisał|kirjoitti|yazdı|написал)"
-)
-_FORWARDS = r"\b(?:forwarded|weitergeleitete|réexpédié|transféré|inoltrato|reenviado|reencaminhada|doorgestuurd)"
-_INTRODUCES = re.compile(rf"\d|@|{_WROTE}|{_FORWARDS}")
-_UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*{_WROTE}.{{0,12}}:\s*")  # before lines without marks
 _FORWARD = re.compile(
     r"\s*(?:Fwd?|WG|TR|RV|ENC|PD|VS|VB|Doorst|İLT|Továbbítás|Πρθ|转发|轉寄|転送)\s?[:：]", re.IGNORECASE
 )
-_ABOVE = re.compile(r".*\breply above this line\b.*", re.IGNORECASE)  # of help desks
-MAX_INTRODUCTION = 4  # lines
 
 
 def _matches(sample: Sample) -> bool:
@@ -158,43 +136,6 @@ def _decoded(content: bytes, charset: str) -> str:
         return content.decode(charset, "replace")
     except (LookupError, ValueError):  # a name that is no encoding
         return content.decode("utf-8", "replace")
-
-
-def written_text(text: str) -> str:
-    """What the sender of a mail wrote: its text without quotations, what introduces them, and the signature."""
-    kept: list[str] = []
-    lines = _SIGNED.sub("", text).splitlines()
-    for number, line in enumerate(lines):
-        following = next((line for line in lines[number + 1 : number + 3] if line.strip()), "")
-        if _SIGNATURE.fullmatch(line) or _ORIGINAL.fullmatch(line):
-            break
-        if _OUTLOOK.match(line) and _OUTLOOK_NEXT.match(following):
-            while kept and _OUTLOOK_NEXT.match(kept[-1]) and re.search(r"\d", kept[-1]):  # when it was sent
-                kept.pop()
-            break
-        if _UNQUOTED.fullmatch(line) and not _QUOTED.match(following):
-            break
-        if _ABOVE.fullmatch(line):
-            if any(kept):
-                break
-            continue
-        if not _QUOTED.match(line):
-            kept.append(line.strip())
-        elif number == 0 or not _QUOTED.match(lines[number - 1]):
-            _remove_introduction(kept)
-    return "\n".join(line for line in kept if line)
-
-
-def _remove_introduction(lines: list[str]) -> None:
-    """Remove the paragraph at the end of `lines`, if it introduces a quotation."""
-    while lines and not lines[-1]:
-        lines.pop()
-    start = len(lines)
-    while start and lines[start - 1] and len(lines) - start <= MAX_INTRODUCTION:
-        start -= 1
-    paragraph = " ".join(lines[start:])
-    if paragraph.endswith(":") and len(lines) - start <= MAX_INTRODUCTION and _INTRODUCES.search(paragraph):
-        del lines[start:]
 
 
 FORMATS = (Format("mailbox", _read, _matches, suffixes=(SUFFIX,)),)

@@ -10,17 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    object_field,
-    required_label,
-    required_text,
-    seconds,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.files.records import Record, read_records
 
@@ -59,31 +49,33 @@ class _Room:
         self.answered: set[str] = set()  # first events of threads that have an answer
 
     def parse(self, event: Record) -> Message:
-        if (kind := label(event, "type")) != MESSAGE:
+        fields = Fields(event)
+        if (kind := fields.label("type")) != MESSAGE:
             raise LeftOutError(f"type {kind}")
-        name, sender = required_label(event, "event_id"), label(event, "sender")
-        content, relation = object_field(event, "content"), _relation(event)
+        name, sender = fields.required("event_id"), fields.label("sender")
+        content, relation = fields.object("content").values, _relation(event)
         if relation.get("rel_type") == "m.replace":
             raise LeftOutError("edit")
         if not content or name in self.redacted:
             raise LeftOutError("deleted")
         bundled = _dict(_dict(_dict(event, "unsigned"), "m.relations"), "m.replace")
         edit = self.edits.get((name, sender)) or _dict(bundled, "content").get("m.new_content")
-        reply = label(_dict(relation, "m.in_reply_to"), "event_id")
+        reply = Fields(_dict(relation, "m.in_reply_to")).label("event_id")
         text = _text(edit if isinstance(edit, dict) else content, bool(reply))
-        root = label(relation, "event_id") if relation.get("rel_type") == "m.thread" else ""
+        root = Fields(relation).label("event_id") if relation.get("rel_type") == "m.thread" else ""
         if root and (not reply or relation.get("is_falling_back")):  # it answers the message before it in the thread
             reply = "" if root in self.answered else root
             self.answered.add(root)
-        time = seconds(event.get("origin_server_ts"))
+        time = fields.seconds("origin_server_ts")
         thread, gap = (f"{self.name}/{root}", math.inf) if root else (self.name, self.gap)
         return Message(name, reply or None, thread, sender or None, time, text, self.name, gap)
 
 
 def _text(content: Record, is_reply: bool) -> str:
-    if (kind := label(content, "msgtype")) not in TEXTS:
+    fields = Fields(content)
+    if (kind := fields.label("msgtype")) not in TEXTS:
         raise LeftOutError("bot" if kind == "m.notice" else f"type {kind}")
-    text = required_text(content, "body")
+    text = fields.text("body")
     text = _QUOTATION.sub("", text, count=1) if is_reply and _QUOTATION.match(text) else text
     if not text.strip():
         raise LeftOutError("no text")

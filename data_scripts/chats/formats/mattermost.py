@@ -4,18 +4,7 @@ import math
 from dataclasses import dataclass
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    object_field,
-    required_label,
-    seconds,
-    written,
-)
-from data_scripts.files.records import Record
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 
 POSTS = ("post", "direct_post")
 
@@ -32,8 +21,9 @@ class _Thread:
 
 def _read(log: ChatLog) -> Items:
     for location, record in log.records.rows({"type", *POSTS}, log.broken):
-        kind = log.attempt(location, label, record, "type")
-        post = log.attempt(location, object_field, record, kind) if kind in POSTS else None
+        fields = Fields(record)
+        kind = log.attempt(location, fields.label, "type")
+        post = log.attempt(location, fields.object, kind) if kind in POSTS else None
         if post and (channel := log.attempt(location, _channel, log, post)):
             thread = _Thread(channel, channel, None, log.channel_gap)
             if root := log.attempt(location, _message, log, post, thread):
@@ -41,23 +31,23 @@ def _read(log: ChatLog) -> Items:
                 thread = _Thread(channel, f"{channel}/{root.id}", root.id, math.inf)
             thread.gap = math.inf
             for _, reply in log.objects(location, post.get("replies") or [], "replies"):
-                if message := log.attempt(location, _message, log, reply, thread):
+                if message := log.attempt(location, _message, log, Fields(reply), thread):
                     thread.parent = None  # further replies answer the one before them
                     yield location, message
 
 
-def _channel(log: ChatLog, post: Record) -> str:
+def _channel(log: ChatLog, post: Fields) -> str:
     members = post.get("channel_members")
-    channel = "/".join(sorted(map(str, members))) if isinstance(members, list) else required_label(post, "channel")
-    return f"{log.name}/{label(post, 'team')}/{channel}"
+    channel = "/".join(sorted(map(str, members))) if isinstance(members, list) else post.required("channel")
+    return f"{log.name}/{post.label('team')}/{channel}"
 
 
-def _message(log: ChatLog, fields: Record, place: _Thread) -> Message:
-    if (kind := label(fields, "type")).startswith("system_"):
+def _message(log: ChatLog, fields: Fields, place: _Thread) -> Message:
+    if (kind := fields.label("type")).startswith("system_"):
         raise LeftOutError(kind)
-    text = written(fields, "message")
-    user, created = required_label(fields, "user"), required_label(fields, "create_at")
-    time = seconds(fields["create_at"])  # in milliseconds
+    text = fields.written("message")
+    user, created = fields.required("user"), fields.required("create_at")
+    time = fields.seconds("create_at")  # in milliseconds
     name = f"{place.channel}/{user}/{created}"
     return Message(name, place.parent, place.thread, user, time, text, log.name, place.gap)
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, label, seconds
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.files.records import Record
 
 
 @dataclass(frozen=True)
-class _Fields:
+class _Names:
     """The names of a message's fields.
 
     Attributes:
@@ -29,8 +29,8 @@ class _Fields:
     is_encrypted: bool
 
 
-PLAIN = _Fields("sender_name", "timestamp_ms", "content", "is_unsent", is_encrypted=False)
-ENCRYPTED = _Fields("senderName", "timestamp", "text", "isUnsent", is_encrypted=True)
+PLAIN = _Names("sender_name", "timestamp_ms", "content", "is_unsent", is_encrypted=False)
+ENCRYPTED = _Names("senderName", "timestamp", "text", "isUnsent", is_encrypted=True)
 NOTICES = ("Call", "Subscribe", "Unsubscribe", "placeholder")  # types of messages
 _NOTICE = re.compile(  # in the account's language
     r"(?:Liked a message|Reacted \S+ to your message|.{1,100} sent (?:an attachment|a (?:photo|video|voice message))\.|"
@@ -49,26 +49,26 @@ _NOTICE = re.compile(  # in the account's language
 )
 
 
-def _read(log: ChatLog, fields: _Fields) -> Items:
+def _read(log: ChatLog, names: _Names) -> Items:
     for chat, (location, record) in enumerate(log.records.rows({"messages"}, log.broken), start=1):
         listed = log.objects(location, record.get("messages"), "messages")
         messages = [(where, (number, message)) for number, (where, message) in enumerate(listed, start=1)]
-        parse = partial(_parse_message, log, chat, fields)
-        yield from log.parse_each(messages if fields.is_encrypted else reversed(messages), parse)
+        parse = partial(_parse_message, log, chat, names)
+        yield from log.parse_each(messages if names.is_encrypted else reversed(messages), parse)
 
 
-def _parse_message(log: ChatLog, chat: int, fields: _Fields, entry: tuple[int, Record]) -> Message:
-    number, message = entry
-    text, speaker = label(message, fields.text), label(message, fields.speaker)
-    if not fields.is_encrypted:
+def _parse_message(log: ChatLog, chat: int, names: _Names, entry: tuple[int, Record]) -> Message:
+    number, message = entry[0], Fields(entry[1])
+    text, speaker = message.label(names.text), message.label(names.speaker)
+    if not names.is_encrypted:
         text, speaker = _decode(text), _decode(speaker)
-    if message.get(fields.unsent):
+    if message.get(names.unsent):
         raise LeftOutError("deleted")
     if message.get("type") in NOTICES or _NOTICE.fullmatch(text):
         raise LeftOutError("notice")
     if not text.strip():
         raise LeftOutError("no text")
-    time, thread = seconds(message.get(fields.time)), f"{log.name}/{chat}"
+    time, thread = message.seconds(names.time), f"{log.name}/{chat}"
     return Message(f"{chat}/{number}", None, thread, speaker or None, time, text, log.name, log.channel_gap)
 
 
@@ -83,12 +83,12 @@ def _decode(text: str) -> str:
 FORMATS = (
     Format(
         "Messenger or Instagram",
-        partial(_read, fields=PLAIN),
+        partial(_read, names=PLAIN),
         fields=("participants", "messages", "title", "thread_path"),
     ),
     Format(
         "Messenger, encrypted chat",
-        partial(_read, fields=ENCRYPTED),
+        partial(_read, names=ENCRYPTED),
         fields=("participants", "threadName", "messages"),
     ),
 )

@@ -13,16 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    required_label,
-    required_text,
-    seconds,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.text import unescape
 from data_scripts.files.records import Record
@@ -84,7 +75,8 @@ def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> d
 
 
 def _name(entry: Record) -> dict[str, str]:
-    return {label(entry, "id"): label(entry, "name")}
+    fields = Fields(entry)
+    return {fields.label("id"): fields.label("name")}
 
 
 def _read_list(file: Path | zipfile.Path, log: ChatLog) -> Any:
@@ -105,9 +97,7 @@ def _read_list(file: Path | zipfile.Path, log: ChatLog) -> Any:
     return []
 
 
-def _parse_message(
-    source: str, gap: float, users: dict[str, str], channels: dict[str, str], message: Record
-) -> Message:
+def _parse_message(source: str, gap: float, users: dict[str, str], channels: dict[str, str], record: Record) -> Message:
     def plain(markup: re.Match[str]) -> str:
         target, shown = markup[1], markup[2]
         if target.startswith("@"):
@@ -116,21 +106,22 @@ def _parse_message(
             return "#" + (shown or channels.get(target[1:], target[1:]))
         return shown or ("@" + target[1:] if target.startswith("!") else target)
 
+    message = Fields(record)
     if message.get("bot_id") or message.get("subtype") == "bot_message":
         raise LeftOutError("bot")
     if message.get("type") != "message":
         raise LeftOutError(f"type {message.get('type')}")
     if message.get("subtype") not in SUBTYPES:
-        raise LeftOutError(f"subtype {message['subtype']}")
-    ts, user = required_label(message, "ts"), label(message, "user")
-    thread = label(message, "thread_ts")
+        raise LeftOutError(f"subtype {message.get('subtype')}")
+    ts, user = message.required("ts"), message.label("user")
+    thread = message.label("thread_ts")
     return Message(
         id=ts,
         parent=None,
         thread=f"{source}/{thread}" if thread else source,
         speaker=users.get(user, user) or None,
-        time=seconds(ts),
-        text=unescape(_MARKUP.sub(plain, required_text(message, "text"))),
+        time=message.seconds("ts"),
+        text=unescape(_MARKUP.sub(plain, message.text("text"))),
         source=source,
         gap=None if thread else gap,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, required_label, seconds
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.files.documents import SUFFIX, xml_events
 from data_scripts.files.errors import InputError
 
@@ -29,18 +29,18 @@ def _read(log: ChatLog) -> Items:
 
     def parse(element: Any) -> Message:
         number = next(numbers)
-        fields = {name: value for name, value in element.attrib.items() if value not in _MISSING}
+        fields = Fields({name: value for name, value in element.attrib.items() if value not in _MISSING})
         is_sms = element.tag == "sms"
-        box = fields.get("type" if is_sms else "msg_box", "none")
-        text = fields.get("body", "") if is_sms else _mms_text(element)
+        box = fields.label("type" if is_sms else "msg_box") or "none"
+        text = fields.label("body") if is_sms else _mms_text(element)
         if box not in (RECEIVED, SENT):
             raise LeftOutError(UNSENT.get(box, f"type {box}"))
         if not text.strip():
             raise LeftOutError("no text")
-        address = required_label(fields, "address")
-        sender = _sender_in_group(element, address) or fields.get("contact_name", address)
+        address = fields.required("address")
+        sender = _sender_in_group(element, address) or fields.label("contact_name") or address
         speaker, thread = OWNER if box == SENT else sender, f"{log.name}/{_chat(address)}"
-        time = seconds(required_label(fields, "date"))
+        time = fields.seconds("date")
         return Message(f"message {number}", None, thread, speaker, time, text, log.name, log.channel_gap)
 
     return log.parse_each(_messages(log.path), parse)

@@ -9,18 +9,7 @@ from functools import partial
 from typing import Any
 
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import (
-    ChatLog,
-    Items,
-    LeftOutError,
-    Message,
-    label,
-    numbered,
-    object_field,
-    required_label,
-    seconds,
-    wrong_type,
-)
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered, wrong_type
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 
@@ -40,7 +29,7 @@ def _read_all(log: ChatLog) -> Items:
 
 
 def _list_of_chats(record: Record) -> Iterable[Any]:
-    chats = record.get(ALL_CHATS) or object_field(record, "chats").get("list")
+    chats = record.get(ALL_CHATS) or Fields(record).object("chats").get("list")
     if not isinstance(chats, Iterable):
         raise BrokenLineError("wrong type", "chats.list should be a list")
     return chats
@@ -56,37 +45,36 @@ def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
     messages = chat.get("messages") if isinstance(chat, dict) else None
     if not isinstance(messages, Iterable) or isinstance(messages, str):
         raise BrokenLineError("wrong type", "a chat should be an object with a list of messages")
-    return required_label(chat, "id"), messages
+    return Fields(chat).required("id"), messages
 
 
-def _parse_message(log: ChatLog, thread: str, topics: set[str], message: Any) -> Message:
-    if isinstance(message, dict) and message.get("action") == "topic_created":
-        topics.add(label(message, "id"))
+def _parse_message(log: ChatLog, thread: str, topics: set[str], record: Any) -> Message:
+    message = Fields(record)
+    if message.get("action") == "topic_created":
+        topics.add(message.label("id"))
     text = _text(message)
-    number, answered = required_label(message, "id"), label(message, "reply_to_message_id")
+    number, answered = message.required("id"), message.label("reply_to_message_id")
     topic, answered = (f"/{answered}", "") if answered in topics else ("", answered)  # a message in it is no reply
-    chat = re.sub(r"\D", "", label(message, "reply_to_peer_id")) or thread
+    chat = re.sub(r"\D", "", message.label("reply_to_peer_id")) or thread
     return Message(
         id=f"{thread}/{number}",
         parent=f"{chat}/{answered}" if answered else None,
         thread=f"{log.name}/{thread}{topic}",
-        speaker=label(message, "from") or label(message, "from_id") or None,
-        time=seconds(message.get("date_unixtime") or message.get("date")),
+        speaker=message.label("from") or message.label("from_id") or None,
+        time=message.seconds("date_unixtime" if message.get("date_unixtime") else "date"),
         text=text,
         source=log.name,
         gap=log.channel_gap,
     )
 
 
-def _text(message: Any) -> str:
+def _text(message: Fields) -> str:
     """The text of a message, which may consist of plain and formatted parts."""
-    if not isinstance(message, dict):
-        raise BrokenLineError("wrong type", "a message should be an object")
     if message.get("type") != "message":
         raise LeftOutError(f"type {message.get('type')}")
     if message.get("via_bot"):
         raise LeftOutError("bot")
-    if "forwarded_from" in message or "forwarded_from_id" in message:  # null if that account was deleted
+    if message.values.keys() & {"forwarded_from", "forwarded_from_id"}:  # null if that account was deleted
         raise LeftOutError("forwarded")
     text = message.get("text")
     if isinstance(text, list):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.chats.formats.mail import MAX_BYTES, written_text
+from data_scripts.chats.formats.mail import MAX_BYTES
 from data_scripts.chats.logs import check_log, is_on_hub
 from data_scripts.chats.messages import ChatLog
 from data_scripts.files.errors import InputError
@@ -180,57 +180,3 @@ def test_refusals(tmp_path):
     with pytest.raises(InputError, match=r"expected a name that ends in .*\.mbox"):
         check_log(ChatLog(written(tmp_path / "a.doc", "x"), "c"))
     assert not is_on_hub(Path("no_such_folder/in.mbox")) and is_on_hub(Path("no_such_folder/in"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a\n> b\nc", "a\nc"),
-        ("Ann wrote:\n\n> b\n> c\n\nd\n> e\nf", "d\nf"),
-        ("On Mon, 4 Mar 2024 at 10:00,\nAnn <ann@example.org>\nwrote:\n>b\nc", "c"),
-        ("Am 4.3.2024 schrieb Ann:\n> b\n\nc", "c"),
-        ("> b\nOn 1 May, Ben wrote:\n> c\na", "a"),
-        ("a\n\nAnn wrote:\n> b\n\nOn 1 May, Ben wrote:\n> c", "a"),
-        ("Run this command:\n> ls\nc", "Run this command:\nc"),
-        ("a\n\n-- \nAnn\nB Inc.", "a"),
-        ("a -- b\n-- c", "a -- b\n-- c"),
-        ("a\nSent from my iPhone", "a"),
-        ("a\n-----Original Message-----\nFrom: b\nc", "a"),
-        ("a\n----- Ursprüngliche Nachricht -----\nc", "a"),
-        ("a\n\nFrom: Ben <b@x>\nSent: Monday\nTo: Ann\n\nc", "a"),
-        ("a\n\n*Von:* Ben\n*Gesendet:* Montag\n\nc", "a"),
-        ("From: here to there\nis far", "From: here to there\nis far"),
-        ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\na\n-----BEGIN PGP SIGNATURE-----\niQ", "a"),
-        ("  a\t \n\n\n b ", "a\nb"),
-        ("a\n\nLähettäjä: Ben <b@x>\nLähetetty: maanantai 4. maaliskuuta 2024\n\nc", "a"),
-        ("a\n\nОт: Ben <b@x>\nОтправлено: 4 марта 2024 г. 10:00\n\nc", "a"),
-        ("a\n\nKimden: Ben\nGönderildi: 4 Mart 2024\nc", "a"),
-        ("a\n\n差出人: Ben <b@x>\n送信日時: 2024年3月4日 10:00\nc", "a"),
-        ("a\n\n发件人：Ben <b@x>\n发送时间：2024年3月4日 10:00\nc", "a"),
-        ("a\n\nFeladó: Ben\nElküldve: 2024. március 4.\nc", "a"),
-        ("a\n\nDe : Ben <b@x>\nEnvoyé : lundi 4 mars 2024 10:00\nc", "a"),
-        ("a\n\nGesendet: Montag, 04. März 2024 um 10:00 Uhr\nVon: Ben <b@x>\nAn: a@x\nc", "a"),
-        ("a\n\nFrom:   Ben/ORG\nTo:     Ann/ORG\nDate:   04.03.2024\nc", "a"),
-        ("a\n\n   On Monday, March 4, 2024 at 10:00:00 AM GMT+1, Ben <b@x> wrote:  \n \n c", "a"),
-        ("On March 4, 2024, Ben wrote this:\nso it is", "On March 4, 2024, Ben wrote this:\nso it is"),
-        ("a\n\nBegin forwarded message:\n\n> From: Ben <b@x>\n> \n> c", "a"),
-        ("a\n\nAnfang der weitergeleiteten Nachricht:\n\n> Von: Ben\n> c", "a"),
-        ("AF> b\nAF> c\na\nBen> d", "a"),
-        ("##- Please type your reply above this line -##\n\na", "a"),
-        ("a\n\n##- Please type your reply above this line -##\nc", "a"),
-        ("a\n\n—\nReply to this email directly", "a"),
-        ("a\n\nGet Outlook for iOS<https://aka.ms/o0ukef>\n", "a"),
-        ("a\n\nVerstuurd vanaf mijn iPhone\nc", "a"),
-        ("a\n\nWysłane z iPhone'a", "a"),
-        ("a\n\nОтправлено с iPhone", "a"),
-        ("a\n\nОтправлено из мобильной Почты Mail.ru", "a"),
-        ("a\n\niPhoneから送信", "a"),
-        ("a\n\nSent from my Android phone with GMX Mail. Please excuse my brevity.", "a"),
-        ("a\n\nThis message was sent from my Android mobile phone with GMX Mail.", "a"),
-        ("a\n\nDiese Nachricht wurde von meinem Android Mobiltelefon mit GMX Mail gesendet.", "a"),
-        ("a\n\nGesendet mit der GMX Mail App", "a"),
-        ("a\nGesendet mit der Post am Montag", "a\nGesendet mit der Post am Montag"),
-    ],
-)
-def test_what_the_sender_wrote(text, expected):
-    assert written_text(text) == expected

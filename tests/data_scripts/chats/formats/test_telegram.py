@@ -107,7 +107,9 @@ def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
     items, log = read(tmp_path / "result.json", chat(12, *broken, message(4, "b")))
     assert [item.text for item in items] == ["b"]
     assert log.broken.counts == {"wrong type": 2, "wrong time": 1, "missing field": 1}
-    assert log.broken.examples[0].endswith("result.json: message 1: wrong type (a message should be an object)")
+    assert log.broken.examples[0].endswith(
+        "result.json: message 1: wrong type (a message should be an object, found int)"
+    )
 
 
 @pytest.mark.parametrize("content", [{"name": "a", "type": "b", "id": 1, "messages": "x"}, {"about": "", "chats": {}}])
