@@ -22,7 +22,6 @@ class LoopbackS3:
     Attributes:
         objects: key -> content.
         requests: method and key of each request, in order.
-        refused: the keys that cannot be written.
     """
 
     def __init__(self) -> None:
@@ -30,7 +29,6 @@ class LoopbackS3:
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.numbers = itertools.count(1)
         self.requests: list[tuple[str, str]] = []
-        self.refused: re.Pattern | None = None
 
     def __enter__(self) -> "LoopbackS3":
         server = self
@@ -106,8 +104,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.storage.requests.append((self.command, key))
         if bucket != BUCKET:
             self._error(404, "NoSuchBucket")
-        elif self.command in ("PUT", "POST") and self.storage.refused and self.storage.refused.search(key):
-            self._error(403, "AccessDenied")
         else:
             getattr(self, f"_{self.command.lower()}")(key, query, body)
 

@@ -92,20 +92,10 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
             for split, end in (("train", ""), ("dev", " (dev)"), ("test", " (test)"))
         },
     ),
-    ("paraphrases", "sentence-transformers/all-nli:pair-score"): (
-        ("score",),
-        {key: [(1.0,), (0.5,), (0.0,)] for key in ("train", "validation", "test")},
-    ),
-    ("paraphrases", "sentence-transformers/quora-duplicates:pair"): (STS_COLUMNS, {"train": [(*QUORA, None)]}),
     ("paraphrases", "sentence-transformers/quora-duplicates:pair-class"): (
         STS_COLUMNS,
         {"train": [(*QUORA, 1.0), ("Where is Oslo?", "Where can I buy skis?", 0.0)]},
     ),
-    ("paraphrases", "sentence-transformers/stackexchange-duplicates:title-title-pair"): (
-        STS_COLUMNS,
-        {"train": [("Merge two lists", "How can lists be merged?", None)]},
-    ),
-    ("paraphrases", "sentence-transformers/simple-wiki"): (STS_COLUMNS, {"train": [(*SIMPLE, None)]}),
     ("paraphrases", "sentence-transformers/parallel-sentences-tatoeba:en-de"): (
         STS_COLUMNS,
         {
@@ -150,14 +140,11 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
 
 ERRORS = {
     ("nli", "sentence-transformers/all-nli"): "it has several configurations; expected sentence-transformers/all-nli:C",
-    ("nli", "sentence-transformers/all-nli:pare"): "where CONFIG is one of pair, pair-class, pair-score, triplet",
-    ("nli", "sentence-transformers/all-nli:pair@v9"): "v9",
     ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and: Dataset 'sentence-transfo"
     "rmers/all-nly' doesn't exist on the Hub or cannot be accessed.",
     ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (or",
     ("captions", "nlphuji/flickr30k"): "it needs a loading script; try the Hub's own Parquet copy: "
     "nlphuji/flickr30k@refs/convert/parquet",
-    ("captions", "mteb/sts13-sts:none/*.parquet"): "no such file or folder here, and: ",
     ("reddit", "fddemarco/pushshift-reddit-comments"): "no column parent_id; expected id, parent_id, link_id, author, "
     "body, subreddit, created_utc; found author, body, controversiality, created_utc, link_id, score, subreddit, "
     "subreddit_id, id; without parent_id, nothing tells which comment a reply answers",

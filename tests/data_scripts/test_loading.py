@@ -1,4 +1,3 @@
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,14 +15,6 @@ def write_folder(folder, text="how are you") -> None:
         rows = {"input": [text], "response": ["fine"], "thread": ["t"], "source": ["s"]}
         pq.write_table(pa.table(rows), folder / f"{split}-00000-of-00001.parquet")
     (folder / "report.json").write_text("{}")
-
-
-def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
-    write_folder(tmp_path / "pairs")
-    pairs = load_pairs(str(tmp_path / "pairs"))
-    assert set(pairs) == {"train", "validation", "test"}
-    assert all(split.features == features(WITHOUT_CONTEXT) for split in pairs.values())
-    assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
 
 
 def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
@@ -63,12 +54,6 @@ def test_an_empty_name_is_not_the_current_folder(load, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "pairs")
     with pytest.raises(InputError, match=r"^'': an empty name, expected a folder$"):
         load("")
-
-
-def test_load_pairs_refuses_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="no such folder"):
-        load_pairs(str(tmp_path / "missing"))
 
 
 @pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ("premise",))])

@@ -3,7 +3,6 @@
 import pytest
 
 from data_scripts.files.errors import MAX_MESSAGE, InputError, one_line
-from data_scripts.files.texts import MAX_DETAIL, BrokenLines
 
 
 @pytest.mark.parametrize(
@@ -23,10 +22,3 @@ def test_the_beginning_and_the_end_of_a_long_message_stay() -> None:
     message = str(InputError("file.csv: " + "x" * 1_000_000 + "; download it again"))
     assert message.startswith("file.csv: x") and message.endswith("x; download it again")
     assert len(message) <= MAX_MESSAGE + 3
-
-
-def test_examples_of_broken_lines_are_short_lines() -> None:
-    broken = BrokenLines()
-    broken.add("not JSON", "logs.tar/a\nb.jsonl:1", "\ud800" + "y" * 5_000)
-    (example,) = broken.examples
-    assert example.startswith(r"logs.tar/a b.jsonl:1: not JSON (\ud800y") and len(example) < MAX_DETAIL + 60

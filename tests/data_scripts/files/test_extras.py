@@ -29,7 +29,3 @@ def test_a_package_that_is_damaged(tmp_path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InputError, match=r"this needs mteb \(cannot import name 'nothing' from 'math'.*: pip install"):
         import_extra("mteb", "mteb", "this")
-
-
-def test_an_installed_module_is_returned() -> None:
-    assert import_extra("json.decoder", "suggest", "this").JSONDecoder().decode("[1]") == [1]

@@ -1,8 +1,6 @@
 """Folders appear when they are complete, on a disk and at URLs."""
 
-import errno
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -29,16 +27,6 @@ def contents(folder: Path) -> dict[str, str]:
 def expected(text: str) -> dict[str, str]:
     record = {"kind": "dataset", "files": ["nli/train.parquet", "report.json"]}
     return {"report.json": text, "nli/train.parquet": text, RECORD: json.dumps(record, indent=1) + "\n"}
-
-
-def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
-    output = tmp_path / "deep" / "pairs"
-    with new_folder(output, overwrite=False) as (folder, scratch):
-        (folder / "report.json").write_text("{}")
-        (scratch / "spill").write_text("")
-        assert not output.exists()
-    assert sorted(file.name for file in output.iterdir()) == [RECORD, "report.json"]
-    assert [file.name for file in output.parent.iterdir()] == ["pairs"]
 
 
 def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
@@ -117,20 +105,6 @@ def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path):
             raise RuntimeError
         assert [file.name for file in tmp_path.iterdir()] == ["pairs"], calls
         write(output, "old")
-
-
-@pytest.mark.parametrize(
-    ("code", "remedy"),
-    [(errno.ENOSPC, r"\(No space left on device\); free some disk space"), (errno.EROFS, r"\(Read-only file system\)")],
-)
-def test_a_disk_that_cannot_be_written_is_one_line(tmp_path, code, remedy):
-    write(tmp_path / "pairs", "old")
-    with (
-        pytest.raises(InputError, match=f"pairs: cannot be written {remedy}"),
-        new_folder(tmp_path / "pairs", overwrite=True),
-    ):
-        raise OSError(code, os.strerror(code))
-    assert contents(tmp_path / "pairs") == expected("old")
 
 
 @pytest.fixture(params=["file", "s3"])

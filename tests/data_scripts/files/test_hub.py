@@ -1,7 +1,6 @@
 """Names of the Hub, its errors, uploads and cards."""
 
 import html
-from pathlib import Path
 
 import datasets
 import pytest
@@ -10,7 +9,7 @@ from datasets import Dataset, DatasetDict
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubName, escape_text, is_hub_name, parse_hub_name
-from data_scripts.loading import HubDataset, assign_splits, load_columns, rename_splits
+from data_scripts.loading import assign_splits, load_columns, rename_splits
 
 
 @pytest.mark.parametrize(
@@ -85,14 +84,10 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     "words",
     [
         "conversations s3://bucket/chat.csv -o {folder}",
-        "inspect s3://bucket/chat.csv",
         "leakage s3://bucket/pairs --against mine={folder}",
         "leakage {folder} --against mine=s3://bucket/questions",
         "captions s3://bucket/images -o {folder}/out",
-        "captions gs://bucket/images -o {folder}/out",
-        "nli {folder} -o s3://bucket/out",
         "sts {folder} -o s3://bucket/out",
-        "books s3://bucket/books -o {folder}/out",
         "download snli -o s3://bucket/data",
     ],
 )
@@ -106,15 +101,6 @@ def test_a_url_where_only_paths_are_read_is_one_line(tmp_path, monkeypatch, caps
     error = capsys.readouterr().err
     assert code == 2 and error.count("\n") == 1 and ": a URL, expected a path on a disk" in error
     assert [path.name for path in tmp_path.iterdir()] == ["train-00000-of-00001.parquet"]
-
-
-def test_lines_of_text_are_rows_of_the_column_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
-    (tmp_path / "books.txt").write_text("It rained.\nWe stayed at home.\n")
-    dataset = HubDataset(str(tmp_path))
-    assert list(dataset.features) == ["text"]
-    (rows,) = dataset.stream(["text"]).values()
-    assert [row["text"] for row in rows] == ["It rained.", "We stayed at home."]
 
 
 markdown_it = pytest.importorskip("markdown_it")

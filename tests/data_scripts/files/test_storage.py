@@ -3,26 +3,16 @@
 import errno
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
-from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.storage import check_own_text, new_file, remove_temporary_files, resolve_links, write_text
 from tests.killing import kill_at_each_call
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_file_appears_when_it_is_complete(tmp_path):
-    with new_file(tmp_path / "a.txt") as temporary:
-        temporary.write_text("new")
-        assert not (tmp_path / "a.txt").exists()
-    assert (tmp_path / "a.txt").read_text() == "new" and names(tmp_path) == ["a.txt"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt(), OSError(errno.ENOENT, "a source")])
@@ -84,18 +74,6 @@ def test_a_text_file_of_the_user_s_is_not_replaced(tmp_path):
             InputError, match=r"README\.md would be replaced, but is not a file that this command wrote"
         ):
             check_own_text(tmp_path / "README.md", "# Ours")
-
-
-def test_a_parquet_file_that_fails_keeps_the_old_one_and_a_user_s_file_like_a_temporary_one(tmp_path):
-    schema = pa.schema([("text", pa.string())])
-    with parquet_writer(tmp_path / "a.parquet", schema) as writer:
-        writer.add(("old",), 3)
-    (tmp_path / "a.parquet.partial").write_text("years of work")
-    with pytest.raises(RuntimeError), parquet_writer(tmp_path / "a.parquet", schema) as writer:
-        writer.add(("new",), 3)
-        raise RuntimeError
-    assert pq.read_table(tmp_path / "a.parquet")["text"].to_pylist() == ["old"]
-    assert names(tmp_path) == ["a.parquet", "a.parquet.partial"]
 
 
 def test_an_output_that_is_a_link_to_itself_is_refused_and_stays(tmp_path):

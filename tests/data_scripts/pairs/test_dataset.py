@@ -209,14 +209,6 @@ def test_public_sources_keep_their_names_but_for_user_names(tmp_path):
     assert report["settings"]["files"] == ["RC_2015-01.zst"]
 
 
-def test_regions_of_phone_numbers_are_checked_and_used(tmp_path, chats, capsys):
-    for options in (["--mask", "--phone_regions", "US,XX"], ["--phone_regions", "US"]):
-        assert main(["conversations", str(chats), "--output", str(tmp_path / "out"), *options]) == 2
-        assert "--phone_regions" in capsys.readouterr().err
-    written(tmp_path / "german", [("hello", "030 901820", "t1", "s")], "--mask", "--phone_regions", "us,de")
-    assert [pair[1] for part in rows(tmp_path / "german").values() for pair in part] == ["[PHONE]"]
-
-
 def test_reports_name_files_without_their_folders_and_no_value_of_the_data(tmp_path):
     lines = ["thread\ttext\ttime", *(f"t\tgood morning to you {n}\t{n}" for n in range(5)), "t\thello\tjane@doe.org"]
     (tmp_path / "jane").mkdir()

@@ -1,6 +1,7 @@
 """The options of the commands that write pairs."""
 
 import argparse
+import os
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,6 @@ def parse(*arguments: str) -> PairOptions:
 
 def options(*arguments: str) -> Filters:
     return read_filters(parse(*arguments))
-
-
-def test_a_list_of_bots_without_names_is_refused(tmp_path: Path):
-    (tmp_path / "bots.txt").write_text("\n \n")
-    with pytest.raises(InputError, match=r"--bots .*bots.txt: holds no name; expected one per line"):
-        options("--bots", str(tmp_path / "bots.txt"))
 
 
 def regions_of(*arguments: str) -> tuple[str, ...]:
@@ -51,6 +46,7 @@ def test_options_become_filters(tmp_path: Path):
     [
         (["--language", "english"], "--language english: expected one of .*, en, "),
         (["--bots", "missing.txt"], "--bots missing.txt: cannot be read"),
+        (["--bots", os.devnull], "--bots /dev/null: holds no name; expected one per line"),
     ],
 )
 def test_wrong_options_are_refused(arguments, message):

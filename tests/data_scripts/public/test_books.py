@@ -101,11 +101,3 @@ def test_real_books_have_all_lines_in_order(data_dir: Path, tmp_path: Path) -> N
     blocks = [block for block in "".join(head).split("\n\n") if block.strip()]
     # The line with a book's name is in the block of its first paragraph.
     assert len({row[:2] for row in rows}) == len(blocks)
-
-
-def test_a_broken_line_is_counted(tmp_path: Path) -> None:
-    file = tmp_path / "tales.jsonl"
-    file.write_text('{"sentence": "One."}\n{\n{"sentence": "Two."}\n')
-    assert [row[3] for row in run(tmp_path, file)] == ["One.", "Two."]
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["lines left out"] == {"not JSON": 1} and "tales.jsonl:2: " in report["first lines left out"][0]

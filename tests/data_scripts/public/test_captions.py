@@ -5,10 +5,9 @@ import json
 import random
 from pathlib import Path
 
-import datasets
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 
 from data_scripts.__main__ import main
 
@@ -56,22 +55,6 @@ def test_captions_in_any_order_are_grouped_as_by_a_dictionary(tmp_path: Path) ->
     for image, caption in rows:
         expected.setdefault(image, {})[caption] = None
     assert run(tmp_path, file) == {"train": [(image, list(captions)) for image, captions in expected.items()]}
-
-
-@pytest.mark.parametrize("column", ["captions", "caption", "sentences"])
-def test_each_list_in_a_row_on_the_hub_is_an_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
-) -> None:
-    rows = {column: [["A dog.", " "], ["A dog.", "A cat."]], "sentids": [[1, 2], [3, 4]]}
-    named = {"test": Dataset.from_dict(rows), "validation": Dataset.from_dict(rows | {"filename": ["a.jpg", "b.jpg"]})}
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: DatasetDict(named))
-    assert run(tmp_path, "some/captions") == {
-        "test": [
-            ("some/captions, split test, row 1", ["A dog."]),
-            ("some/captions, split test, row 2", ["A dog.", "A cat."]),
-        ],
-        "validation": [("a.jpg", ["A dog."]), ("b.jpg", ["A dog.", "A cat."])],
-    }
 
 
 @pytest.mark.parametrize(

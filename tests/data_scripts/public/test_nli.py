@@ -81,14 +81,6 @@ def test_a_copy_with_its_own_order_of_labels_is_read_by_their_names(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("label", "values"), [(Value("int64"), [0, 1, 2]), (Value("string"), [row[2] for row in ROWS])]
-)
-def test_parquet_with_labels_as_numbers_or_words_is_read(tmp_path: Path, label: Value, values: list[Any]) -> None:
-    columns(values, label).to_parquet(tmp_path / "test.parquet")
-    assert rows_of(load_nli(str(tmp_path))["test"]) == ROWS
-
-
-@pytest.mark.parametrize(
     ("label", "values", "message"),
     [
         (Value("int64"), [0, 1, 3], "row 3: label 3"),

@@ -64,13 +64,6 @@ def test_a_users_own_copy_of_2013_smt_is_read_and_missing_datasets_are_logged(
     assert "STS 2013 FNWN is missing" in caplog.text and "SMT is" not in caplog.text
 
 
-def test_a_folder_without_a_dataset_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no original file either, such as 2012-test"):
-        load_sts_sets(str(tmp_path))
-    with pytest.raises(InputError, match="no such folder"):
-        load_sts_sets(str(tmp_path / "nowhere"))
-
-
 def test_real_sets_have_the_papers_names_and_every_scored_pair(
     data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -121,22 +121,6 @@ def test_hub_copy_with_scores_up_to_one_and_no_genre_is_scaled(
     assert "multiplied by 5" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"label": [1.0, 2.0]}, r"no column score; expected sentence1 \(or"),
-        ({"score": [1.0, None]}, "split train, row 2: score None"),
-        ({"score": [1.0, 2.0], "sentence2": ["1.", None]}, "split train, row 2: sentence1 and sentence2 must be texts"),
-    ],
-)
-def test_hub_copy_with_wrong_columns_or_values_is_refused(
-    monkeypatch: pytest.MonkeyPatch, columns: dict[str, list[Any]], message: str
-) -> None:
-    hub_copy(monkeypatch, **columns)
-    with pytest.raises(InputError, match=message):
-        load_stsb("some/copy")
-
-
 def test_command_writes_splits_that_load_back_and_reports_the_genres(tmp_path: Path) -> None:
     source, output = tmp_path / "source", str(tmp_path / "out")
     source.mkdir()

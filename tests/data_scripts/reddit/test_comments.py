@@ -8,7 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from data_scripts.clean.filters import PAPER, Filters
@@ -42,10 +41,3 @@ def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_wait
     with pytest.raises(BrokenProcessPool):
         convert_all(["killed", "b", "c", "d"], tmp_path)
     assert convert_all(["a", "b"], tmp_path).keys() == {tmp_path / "a", tmp_path / "b"}
-
-
-def test_numbers_of_parents_in_a_dataset_on_the_hub_become_their_names():
-    columns = {"parent_id": [int("c0b2xyz", 36), None], "link_id": ["t3_a", "t3_b"]}
-    assert comments._name_parents(pa.table(columns))["parent_id"].to_pylist() == ["t1_c0b2xyz", "t3_b"]
-    texts = pa.table({"parent_id": ["t1_c1"], "link_id": ["t3_a"]})
-    assert comments._name_parents(texts) is texts

@@ -13,7 +13,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
 from data_scripts.schemas import PAIR_TEXTS
-from tests.data_scripts.outputs import SPLITS, read, read_split, report
+from tests.data_scripts.outputs import read, report
 
 
 def comment(name: str, parent: str = "t3_story", **changes: object) -> dict:
@@ -95,21 +95,6 @@ def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys):
     assert f"error: no pair is left to write: {reason}" in error and "kept comments" in error
 
 
-def test_no_thread_is_in_two_splits(real_output):
-    threads = [{row["thread"] for row in read_split(real_output, split)} for split in SPLITS]
-    assert sum(map(len, threads)) == len(set().union(*threads))
-
-
-def test_the_split_stays_when_data_grows(real_dumps, real_output, tmp_path):
-    assert run(*real_dumps[:-1], "--output", tmp_path / "fewer") == 0
-    for split in SPLITS:
-        few, more = (
-            {tuple(row[name] for name in PAIR_TEXTS) for row in read_split(output, split)}
-            for output in (tmp_path / "fewer", real_output)
-        )
-        assert few and few <= more
-
-
 def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
     first = write_dump(tmp_path / "RC_1.bz2", comment("b", "t1_a"))
     second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
@@ -161,18 +146,6 @@ def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_f
     for number, order in enumerate([(early, late), (late, early)]):
         assert run(*order, "--output", tmp_path / f"out{number}") == 0
         assert [row["response"] for row in read(tmp_path / f"out{number}")] == ["the words as first written"]
-
-
-def test_broken_lines_are_shown_and_reported(tmp_path, capsys):
-    dump = tmp_path / "RC_1.jsonl"
-    lines = [json.dumps(comment("a")), "{oops", json.dumps(comment("b", "t1_a")), "{}"]
-    dump.write_text("\n".join(lines))
-    assert run(dump, "--output", tmp_path / "out") == 0
-    printed = capsys.readouterr().out
-    assert report(tmp_path / "out")["lines left out"] == {"not JSON": 1, "missing field": 1}
-    assert f"{dump.name}:2: not JSON" in printed
-    assert f"{dump.name}:4: missing field" in printed
-    assert len(read(tmp_path / "out")) == 1
 
 
 def test_dumps_of_comments_in_a_folder_are_read_and_other_files_are_named(tmp_path, capsys):
@@ -361,7 +334,6 @@ def pairs_for_comments(folder: Path) -> Path:
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
         (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
-        (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
         (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
     ],
