@@ -80,20 +80,19 @@ bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name 
 fuzz: $(INSTALLED)  ## give the readers many damaged files and invented texts, other ones each time (minutes)
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -q -x tests/fuzzing --hypothesis-profile=long --timeout=0
 
-# Folders in data/ that exist are not rebuilt; the others are downloaded, or built from local copies: ORIGINALS/snli and so on.
+# Folders in data/ that exist are not rebuilt; the others are downloaded.
 DOWNLOAD := $(BIN)/python -m data_scripts download
-LOCAL = $(if $(ORIGINALS),--originals '$(ORIGINALS)')
 
 PLAN ?= small
 PLAN_FILE = $(if $(filter %.yaml %.yml,$(PLAN)),$(PLAN),trainer/report/$(PLAN).yaml)
 report: $(INSTALLED)  ## reproduce the tables and figures of both papers on public data (75 minutes on two cores; PLAN=tiny: minutes)
-	$(DOWNLOAD) reddit books snli stsb sts cqa $(PLAN_FILE) $(LOCAL)
+	$(DOWNLOAD) reddit books snli stsb sts cqa $(PLAN_FILE)
 	$(BIN)/python -m trainer.report --plan $(PLAN_FILE) --jobs 2 -o report
 
 BEST := trainer/presets/best_dan.yaml
 best: $(INSTALLED)  ## train the best small encoder on public data and evaluate it (OPTIONS="--resume true" continues)
 	@echo "Downloads the datasets of $(BEST) to data/, trains in runs/best_dan, and evaluates. Our run took 28 minutes on one core, on fewer data."
-	$(DOWNLOAD) $(BEST) sts $(LOCAL)
+	$(DOWNLOAD) $(BEST) sts
 	$(LAUNCH) trainer/run.py $(BEST) --sts data/sts $(OPTIONS)
 	@echo "card: runs/best_dan/model/README.md"
 

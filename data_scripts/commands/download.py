@@ -2,8 +2,7 @@
 
 NAME is a dataset of the catalog, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
 Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist are left.
-Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted
-afterwards.
+Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads/NAME, unless they are there.
 
 Examples: python -m data_scripts download
           python -m data_scripts download snli captions/multi30k
@@ -16,14 +15,13 @@ import argparse
 import fnmatch
 import hashlib
 import re
-import shutil
 import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from data_scripts.commands import Command, command_parser, find_commands
-from data_scripts.files.command_line import add_output_argument, disk_path, suggest
+from data_scripts.files.command_line import add_output_argument, suggest
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder, new_file
 from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
@@ -42,12 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets (.yaml)")
     output_help = "folder of the datasets' folders (default: %(default)s)"
     add_output_argument(parser, output_help, required=False, default=Path(DATA))
-    parser.add_argument(
-        "--originals",
-        type=disk_path,
-        metavar="FOLDER",
-        help="folder with local copies: a dataset whose original files are in FOLDER/NAME is read from there",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,30 +47,18 @@ def run(args: argparse.Namespace) -> None:
     if not args.names:
         print(_table(public_datasets().values()))
         return
-    if args.originals and not args.originals.is_dir():
-        raise InputError(f"--originals {args.originals}: no such folder")
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
     missing = [public_datasets()[name] for name in names if not _exists(args.output / name)]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
-    remote = [each for each in missing if not _has_copy(each, args.originals)]
-    if remote:
-        _check_space(remote, args.output)
     commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
-        copies = args.originals / dataset.name if _has_copy(dataset, args.originals) else None
-        print(f"\n[{number}/{len(missing)}] {dataset.name}: {copies or _origin(dataset)}", flush=True)
+        print(f"\n[{number}/{len(missing)}] {dataset.name}: {_origin(dataset)}, {_size(dataset)} MB", flush=True)
         downloads = args.output / DOWNLOADS / dataset.name
-        if copies:
-            words = _as_sources(dataset, copies)
-        elif dataset.hub:
+        if dataset.hub:
             words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
         else:
             words = _download(dataset, downloads)
         _build(dataset, words, args.output / dataset.name, commands[dataset.command])
-
-
-def _has_copy(dataset: PublicDataset, originals: Path | None) -> bool:
-    return originals is not None and (originals / dataset.name).is_dir()
 
 
 def _names(given: str) -> list[str]:
@@ -114,16 +94,6 @@ def names_in_preset(path: Path) -> list[str]:
 
 def _exists(folder: Path) -> bool:
     return folder.is_dir() and any(folder.iterdir())
-
-
-def _check_space(datasets: list[PublicDataset], output: Path) -> None:
-    """Print the sizes of the downloads, and check that they fit on the disk."""
-    megabytes = sum(each.megabytes or 0 for each in datasets)
-    sizes = ", ".join(f"{each.name} {_size(each)}" for each in datasets)
-    print(f"to download: {sizes}; together about {megabytes:,.0f} MB, without unknown sizes (?)", flush=True)
-    make_folder(output)
-    if (free := shutil.disk_usage(output).free / 1e6) < megabytes:
-        raise InputError(f"{output}: {free:,.0f} MB of disk space are free, and the downloads take {megabytes:,.0f} MB")
 
 
 def _download(dataset: PublicDataset, folder: Path) -> list[str]:

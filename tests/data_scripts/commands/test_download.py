@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,7 +102,6 @@ def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], c
     assert main(["download", "nli/toy", "data/talk", "sts"]) == 0
     printed = capsys.readouterr().out
     assert "0 of 3 datasets exist in data" in printed
-    assert "to download: nli/toy 2, talk ?, sts ?; together about 2 MB, without unknown sizes (?)" in printed
     assert load_columns("data/nli/toy", ("premise", "label"))["train"]["premise"] == ["A cat naps."]
     assert "license: cc0-1.0" in Path("data/nli/toy/README.md").read_text()
     assert load_pairs("data/talk")["train"]["response"] == [UTTERANCES[1]["text"]]
@@ -131,15 +129,6 @@ def test_the_catalog_is_printed_without_names(catalog: dict, capsys: pytest.Capt
     assert list(Path().iterdir()) == [Path("served")]
 
 
-def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: list[str]) -> None:
-    copies = Path("copies/nli/toy")
-    copies.mkdir(parents=True)
-    (copies / "own.csv").write_text("premise,hypothesis,label\nA dog.,A pet.,e\n")
-    assert main(["download", "nli/toy", "sts", "--originals", "copies"]) == 0
-    assert load_columns("data/nli/toy", ("premise",))["train"]["premise"] == ["A dog."]
-    assert requests[1:] == ["/sts.zip"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -148,22 +137,12 @@ def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: l
             "'nli/tov': no such public dataset; did you mean 'nli/toy'?; python -m data_scripts download lists",
         ),
         (["absent.yaml"], "absent.yaml: cannot be read (No such file or directory)"),
-        (["sts", "--originals", "absent"], "--originals absent: no such folder"),
     ],
 )
 def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
     assert main(["download", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {message}")
-
-
-def test_a_disk_that_is_too_small_is_named_before_the_download(
-    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_500_000))
-    assert main(["download", "nli/toy"]) == 2
-    assert "data: 2 MB of disk space are free, and the downloads take 2 MB" in capsys.readouterr().err
-    assert requests[1:] == []
 
 
 @pytest.mark.parametrize(
