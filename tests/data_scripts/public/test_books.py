@@ -4,11 +4,9 @@ import json
 import lzma
 from pathlib import Path
 
-import datasets
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
 
@@ -63,15 +61,6 @@ def test_each_text_of_a_folder_is_a_book(tmp_path: Path) -> None:
     (folder / "b test.txt").write_text("One.\n")  # its name contains no split
     (folder / "a.txt").write_text("Two.\n\nThree.\n")
     assert run(tmp_path, folder) == [("a", 0, 0, "Two."), ("a", 1, 1, "Three."), ("b test", 0, 0, "One.")]
-
-
-def test_rows_of_the_hub_are_sentences_and_blank_rows_end_paragraphs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = DatasetDict({"train": Dataset.from_dict({"text": ["One.", "Two.", "", None, "Three."]})})
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: rows)
-    expected = [("train", 0, 0, "One."), ("train", 0, 1, "Two."), ("train", 1, 2, "Three.")]
-    assert run(tmp_path, "some/books") == expected
 
 
 @pytest.mark.parametrize(
