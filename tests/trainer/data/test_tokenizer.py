@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD
-from trainer.data.tokenizer import Texts, main, save_tokenizer, train_tokenizer
+from trainer.data.tokenizer import Texts, train_tokenizer
 
 TEXTS = [
     "Where did the cat go?",
@@ -59,7 +58,7 @@ def test_bare_words_are_the_same_words_without_punctuation_and_symbols() -> None
 
 @pytest.mark.parametrize("kind", ["word", "wordpiece"])
 def test_a_text_that_spells_a_special_token_is_ordinary_words(kind: str, tmp_path: Path) -> None:
-    save_tokenizer(train_tokenizer([*TEXTS, "[pad] [unk]"], kind, vocab_size=200, min_count=1), tmp_path)
+    train_tokenizer([*TEXTS, "[pad] [unk]"], kind, vocab_size=200, min_count=1).save_pretrained(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert tokenizer.tokenize("[PAD]")[0] == "["
     assert 0 not in tokenizer("the [PAD] cat")["input_ids"]
@@ -84,12 +83,7 @@ def test_retraining_gives_the_same_tokenizer_for_any_order_of_the_texts(kind: st
 
 def test_saved_folder_loads_with_auto_tokenizer_without_our_packages(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TEXTS, "wordpiece", vocab_size=100, min_count=1, max_length=7)
-    save_tokenizer(tokenizer, tmp_path / "saved")
-    assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == [
-        RECORD,
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    tokenizer.save_pretrained(tmp_path / "saved")
     script = """
 import importlib.util, json, pathlib, sys
 # An editable install puts a clone there.
@@ -110,53 +104,12 @@ print(json.dumps([dict(batch), tokenizer.pad_token_id, tokenizer.unk_token_id, t
 
 
 @pytest.mark.parametrize(
-    ("texts", "options", "message"),
-    [
-        ([], {}, "no word occurs 2 times"),
-        (["", "  "], {}, "no word occurs 2 times"),
-        (["fine", None], {}, "text 2 is a NoneType"),
-        (["fine"], {"vocab_size": 2}, "--vocab_size 2"),
-        (["fine"], {"min_count": 0}, "--min_count 0"),
-        (["fine"], {"max_length": 0}, "max_length 0: expected 1 or more"),
-        (["fine"], {"kind": "letters"}, "--kind letters"),
-    ],
+    ("texts", "message"),
+    [(["", "  "], "no word occurs 2 times"), (["fine", None], "text 2 is a NoneType")],
 )
-def test_a_mistake_is_named(texts: list, options: dict, message: str) -> None:
+def test_a_mistake_is_named(texts: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        train_tokenizer(texts, **{"kind": "word", "vocab_size": 100, **options})
-
-
-def write_pairs(folder: Path, **splits: list[tuple[str, str]]) -> None:
-    folder.mkdir()
-    for split, rows in splits.items():
-        columns = {"input": [a for a, _ in rows], "response": [b for _, b in rows]}
-        columns |= {"thread": ["t"] * len(rows), "source": ["s"] * len(rows)}
-        Dataset.from_dict(columns).to_parquet(folder / f"{split}-00000-of-00001.parquet")
-
-
-def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_pairs(
-        tmp_path / "a", train=[("red", "green")], validation=[("hidden", "hidden")], test=[("secret", "secret")]
-    )
-    write_pairs(tmp_path / "b", train=[("blue", "red")])
-    (tmp_path / "snli").mkdir()
-    row = {"gold_label": "neutral", "sentence1": "violet", "sentence2": "black"}
-    (tmp_path / "snli" / "snli_1.0_train.jsonl").write_text(json.dumps(row) + "\n")
-    output = tmp_path / "out"
-    sources = [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert main([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]) == 0
-    tokenizer = AutoTokenizer.from_pretrained(output)
-    assert isinstance(tokenizer, PreTrainedTokenizerFast)
-    words = {"red", "green", "blue", "violet", "black"}
-    assert set(tokenizer.get_vocab()) == words | {"[PAD]", "[UNK]"}
-    assert "7 word tokens" in capsys.readouterr().out
-
-
-def test_command_refuses_pairs_without_a_train_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_pairs(tmp_path / "pairs", test=[("red", "green")])
-    assert main([str(tmp_path / "pairs"), "-o", str(tmp_path / "out")]) == 2
-    assert "no train split" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+        train_tokenizer(texts, "word", vocab_size=100)
 
 
 def test_texts_of_columns_are_read_again_and_give_the_tokenizer_of_a_list():
