@@ -36,7 +36,6 @@ ROUTES = {
     "PUT": {r"/large/([0-9a-f]{64})": "store_large"},
     "GET": {
         r"/api/whoami-v2": "whoami",
-        r"/api/datasets": "list_datasets",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/revision/([^/]+))?": "describe",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?": "list_files",
         r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)": "download",
@@ -95,13 +94,11 @@ class LoopbackHub:
     """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME").
 
     `script` takes the number of a request (from 1, in `requests`) and returns None for the right answer, a status, or
-    one of "hang" (no answer), "cut" (the connection ends within the answer) and "refuse" (it ends before).
+    "refuse" (the connection ends without an answer).
     """
 
     def __init__(self) -> None:
         self.script: Callable[[int], int | str | None] = lambda number: None
-        self.retry_after = 1  # seconds, in answers 429 and 503
-        self.ending = threading.Event()
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.large: dict[str, bytes] = {}
         self.requests: list[str] = []
@@ -138,7 +135,6 @@ class LoopbackHub:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.ending.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -182,8 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._chunked() if "chunked" in self.headers.get("Transfer-Encoding", "") else self.rfile.read(length)
         )
         self.fault = self.hub.script(len(self.hub.requests))
-        if self.fault in ("hang", "refuse"):
-            self.hub.ending.wait(60 if self.fault == "hang" else 0)
+        if self.fault == "refuse":
             self.close_connection = True
             return
         try:
@@ -199,8 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, answer, headers)
         except Refusal as refusal:
             headers = {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message}
-            if refusal.status in (429, 503):
-                headers["Retry-After"] = str(self.hub.retry_after)
             answer = {"error": refusal.message, **refusal.body}
             self._answer(refusal.status, answer, {name: value for name, value in headers.items() if value})
 
@@ -223,14 +216,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, value)
-        if self.fault == "cut":
-            self.close_connection = True
-            if self.command == "HEAD" or not data:
-                return  # the headers are still in the buffer
         self.end_headers()
         if self.command != "HEAD":
             self.hub.sent_bytes += len(data)
-            self.wfile.write(data[: len(data) // 2] if self.fault == "cut" else data)
+            self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -348,11 +337,6 @@ class _Handler(BaseHTTPRequestHandler):
     def whoami(self) -> tuple[object, dict]:
         self._require((WRITE_TOKEN, READ_TOKEN))
         return {"type": "user", "name": "me", "orgs": []}, {}
-
-    def list_datasets(self) -> tuple[object, dict]:
-        author = parse_qs(urlsplit(self.path).query).get("author", [""])[0]
-        names = (name for kind, name in self.hub.repositories if kind == "datasets" and name.startswith(f"{author}/"))
-        return [{"id": name, "tags": []} for name in names], {}
 
     def describe(self, kind: str, name: str, revision: str | None) -> tuple[object, dict]:
         repository = self._repository(kind, name)
