@@ -156,13 +156,3 @@ def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple
     assert expected <= set(results)
     vectors = Encoder.from_pretrained(folder / "model").encode(["the red dog", "a house"])
     assert vectors.shape == (2, TINY_MODEL["embedding_size"])
-
-
-def test_every_dataset_of_a_preset_is_replaced_by_a_tiny_one() -> None:
-    """Otherwise the test would depend on the files of a machine, or on the Hub."""
-    for file in PRESETS:
-        settings = parse_settings([str(file)])
-        changes = tiny_options(settings, dict.fromkeys([*DATASET_KINDS, "backbone"], "tiny"), lambda preset: "tiny")
-        for name, value in dataclasses.asdict(settings).items():
-            if name not in {*changes, "output_dir", "cache_dir"}:
-                assert not any("/" in str(each) for each in (value if isinstance(value, list) else [value])), name

@@ -3,7 +3,6 @@
 import fcntl
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -53,11 +52,6 @@ def run(tmp_path) -> Path:
     start(tmp_path / "run")
     add(tmp_path / "run", *RUN_FILES[1:])
     return tmp_path / "run"
-
-
-def test_an_overwritten_run_leaves_nothing(run):
-    start(run, overwrite=True, seed=7)
-    assert files(run) == [RECORD, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -116,20 +110,6 @@ def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
             message = rf"settings differ from those of the interrupted run \({name} was "
             with pytest.raises(InputError, match=message), Run(run).opened(changed):
                 pass
-
-
-def test_the_new_tokenizer_takes_the_place_of_the_old_one_when_the_run_begins(run):
-    def save_pretrained(folder: Path) -> None:
-        folder.mkdir()
-        (folder / "tokenizer.json").write_text("new")
-
-    before, settings = files(run), arguments(run, overwrite=True)
-    with Run(run).opened(settings):
-        assert [name for name in files(run) if name != LOCK] == before
-        Run(run).begin(settings, SimpleNamespace(save_pretrained=save_pretrained))
-    saved = [f"tokenizer/{name}" for name in ("tokenizer.json",)]
-    assert files(run) == [RECORD, "config.yaml", *saved]
-    assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
 
 
 @pytest.mark.parametrize("resume", [True, False])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xxhash
 from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
@@ -15,33 +14,15 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.files.errors import InputError
 from tests.limits import file_size_limit
 from trainer.data import token_cache
-from trainer.data.token_cache import TokenColumn, digest_texts, read_array, token_columns, write_array
+from trainer.data.token_cache import TokenColumn, token_columns, write_array
 
 ARRAY = np.arange(300, dtype=np.float32).reshape(100, 3)
-
-
-def test_an_array_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "vectors.npy"
-    assert read_array(path) is None
-    for array in (ARRAY, 2 * ARRAY):
-        write_array(path, array)
-        np.testing.assert_array_equal(read_array(path), array)
-    assert [file.name for file in path.parent.iterdir()] == ["vectors.npy"]
 
 
 def test_an_array_that_cannot_be_written_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
     with file_size_limit(500), pytest.raises(InputError, match=r"vectors\.npy: cannot be written"):
         write_array(tmp_path / "vectors.npy", ARRAY)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_digests_differ_if_texts_are_divided_in_other_places() -> None:
-    lists = [["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""], ["", "abc"], ["c", "ab"], ["äbc"], ["a\x00", "bc"]]
-    digests = set()
-    for texts in lists:
-        digest_texts(digest := xxhash.xxh3_128(), texts)
-        digests.add(digest.hexdigest())
-    assert len(digests) == len(lists)
 
 
 # -- token ids --------------------------------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
 """Bootstrap intervals against a loop, the normal theory, and what 95 % means; on the right items of every task."""
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from data_scripts.files.errors import InputError
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from tests.trainer.evaluation.invented_data import cqa, snli, stsb
+from tests.trainer.evaluation.invented_data import cqa, stsb
 from trainer.evaluation import bootstrap
 from trainer.evaluation.bootstrap import (
     bootstrap_interval,
@@ -20,7 +18,6 @@ from trainer.evaluation.bootstrap import (
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.response_prediction import summarize as summarize_ranking
-from trainer.evaluation.snli import evaluate_snli
 from trainer.evaluation.stsb import correlation_by_genre
 
 
@@ -43,12 +40,6 @@ def test_pearson_interval_equals_a_loop() -> None:
     x, y = correlated(150, 0)
     expected = interval_in_a_loop(lambda a, b: np.corrcoef(a, b)[0, 1], x, y)
     assert pearson_interval(x, y) == pytest.approx(expected, abs=0.012)
-
-
-def test_mean_interval_equals_the_binomial() -> None:
-    hits = np.arange(2000) % 10 < 3
-    expected = stats.binom.ppf([0.025, 0.975], 2000, 0.3) / 2000
-    assert mean_interval(hits) == pytest.approx(expected, abs=0.003)
 
 
 def test_95_of_100_intervals_contain_the_true_correlation() -> None:
@@ -152,14 +143,3 @@ def test_cqa_resamples_questions_with_all_their_candidates() -> None:
     expected = interval_in_a_loop(map_of, np.arange(40), resamples=1000)
     assert list(result) == ["map", "map_interval"]
     assert result["map_interval"] == pytest.approx(expected, abs=0.02)
-
-
-def test_snli_resamples_pairs() -> None:
-    class Contradiction(FakeEncoder):
-        def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-            return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
-
-    result = evaluate_snli(Contradiction(), snli("test"), "test", intervals=True)
-    assert list(result) == ["accuracy", "accuracy_interval", "pairs", "split"]
-    expected = stats.binom.ppf([0.025, 0.975], 30, 1 / 3) / 30
-    assert result["accuracy_interval"] == pytest.approx(expected, abs=0.034)  # one pair more or less

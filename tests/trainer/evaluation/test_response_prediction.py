@@ -78,15 +78,6 @@ def test_inputs_are_the_side_that_scores_responses() -> None:
     assert sorted(side for side, _ in encoder.calls) == ["query", "response"]
 
 
-def test_a_model_with_constant_scores_is_never_right() -> None:
-    class Constant(FakeEncoder):
-        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
-            return np.full((len(list(texts)), 7), 0.3, dtype=np.float32)
-
-    result = evaluate_response_prediction(Constant(), build_queries(*conversations(300, 120)), "test")
-    assert (result["p_at_1"], result["p_at_3"], result["p_at_10"]) == (0, 0, 0)
-
-
 def test_fewer_than_100_responses_rank_all_of_them_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     inputs, responses = conversations(40, 12)
     queries = build_queries(inputs, responses)
