@@ -56,22 +56,22 @@ Score = Callable[[Material, Dataset, Queries], Scores]
 def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """Our base, adapted with the preset `adapt`."""
     with tempfile.TemporaryDirectory() as folder:
-        return _score(_adapt(material, Path(folder), rows, base_of(material)).choice.encoder, queries)
+        return _score(adapt_to(material, Path(folder), rows, base_of(material)).choice.encoder, queries)
 
 
 def frozen(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """all-MiniLM-L6-v2, adapted with the preset `adapt`: frozen, with new heads."""
     with tempfile.TemporaryDirectory() as folder:
-        return _score(_adapt(material, Path(folder), rows).choice.encoder, queries)
+        return _score(adapt_to(material, Path(folder), rows).choice.encoder, queries)
 
 
 def both(material: Material, rows: Dataset, queries: Queries) -> Scores:
     """The last two, joined where that is better."""
     with tempfile.TemporaryDirectory() as folder:
-        return _score(_adapt(material, Path(folder), rows, beside=base_of(material)).choice.encoder, queries)
+        return _score(adapt_to(material, Path(folder), rows, beside=base_of(material)).choice.encoder, queries)
 
 
-def _adapt(
+def adapt_to(
     material: Material, folder: Path, rows: Dataset, base: Path | None = None, beside: Path | None = None
 ) -> Adapted:
     """Adapt a model in `folder/run`, by default all-MiniLM-L6-v2, of whose texts more is read."""

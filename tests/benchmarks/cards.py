@@ -126,18 +126,13 @@ def own_chats() -> str:
     def trained(title: str, peer: str, key: str = "peer", added: float = 0) -> list[str]:
         return [title, "", *(_share(results[f"adapt_{size}_{peer}"][key] + added) for size in sizes)]
 
-    def gain(size: int) -> str:
-        entry = results[f"adapt_{size}_minilm"]
-        low, high = (f"{value:+.3f}" for value in entry["interval"])
-        return f"{entry['ours'] - entry['peer']:+.3f} [{low}, {high}]"
-
     rows = [untrained(title, peer) for peer, title in UNTRAINED.items()]
     rows += [trained(title, peer) for peer, title in TRAINED.items()]
     rows.append(["all-MiniLM-L6-v2", _share(results["adapt_300_minilm"]["peer"]), *[""] * len(sizes)])
     rows.append(trained("all-MiniLM-L6-v2, fine-tuned", "tuned", added=MARGIN))
     rows.append(untrained("the base", "base"))
     rows.append(trained("**the base, adapted**", "minilm", key="ours"))
-    rows.append(["minus all-MiniLM-L6-v2", "", *map(gain, sizes)])
+    rows.append(["minus all-MiniLM-L6-v2", "", *(_gain(results[f"adapt_{size}_minilm"]) for size in sizes)])
     return _table(("", "untrained", *(f"{size:,} pairs" for size in sizes)), rows)
 
 
@@ -150,14 +145,16 @@ def earlier_turns() -> str:
         entries = [results.get(f"adapt_context_{size}_{system}") for size in sizes]
         return [title, *(_share(entry[key]) if entry else "" for entry in entries)]
 
-    def gain(size: int) -> str:
-        entry = results[f"adapt_context_{size}_ours"]
-        low, high = (f"{value:+.3f}" for value in entry["interval"])
-        return f"{entry['ours'] - entry['peer']:+.3f} [{low}, {high}]"
-
     rows = [row("BM25", "bm25", "peer"), row("all-MiniLM-L6-v2", "minilm", "peer"), row("the base", "base", "ours")]
-    rows += [row("**the base, adapted**", "ours", "ours"), ["minus the same without", *map(gain, sizes)]]
+    rows.append(row("**the base, adapted**", "ours", "ours"))
+    rows.append(["minus the same without", *(_gain(results[f"adapt_context_{size}_ours"]) for size in sizes)])
     return _table(("with earlier turns", *(f"{size:,} pairs" for size in sizes)), rows)
+
+
+def _gain(entry: dict[str, Any]) -> str:
+    """Our value minus the peer's, with its interval."""
+    low, high = (f"{value:+.3f}" for value in entry["interval"])
+    return f"{entry['ours'] - entry['peer']:+.3f} [{low}, {high}]"
 
 
 def speed() -> str:

@@ -15,12 +15,10 @@ from datasets import Dataset
 from tqdm import tqdm
 
 from data_scripts.__main__ import main as data_scripts
-from tests.benchmarks.adapting import base_of, prepare_synthetic, read_pairs
+from tests.benchmarks.adapting import adapt_to, base_of, prepare_synthetic, read_pairs
 from tests.benchmarks.material import REAL_DATA, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
-from trainer.adapt.adaptation import adapt
 from trainer.data.datasets import thread_numbers
-from trainer.settings import PRESETS, parse_settings
 
 # Of `conversations/pairs` in the real data: replies that recur, and replies that hardly do.
 DOMAINS = ("taskmaster", "dailydialog")
@@ -46,13 +44,7 @@ def _run(material: Material, domain: str, pairs: int, number: int) -> dict[str, 
     replies = np.array(known["response"][:], dtype=object)[np.random.default_rng(number).permutation(len(known))]
     known = known.remove_columns("response").add_column("response", replies.tolist())
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "pairs")
-        data.mkdir()
-        known.to_parquet(data / "train-00000-of-00001.parquet")
-        words = ["--initialize_from", str(base_of(material)), "--pairs", str(data), "--output_dir", f"{folder}/run"]
-        words += ["--cache_dir", f"{folder}/cache", "--final_split", "dev"]
-        words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-        part = adapt(parse_settings([str(PRESETS / "adapt.yaml"), *words])).results["adaptation"]
+        part = adapt_to(material, Path(folder), known, base_of(material)).results["adaptation"]
     result = {"adapted": part["adapted"], "part": part}
     file.write_text(json.dumps(result), encoding="utf-8")
     return result
