@@ -14,15 +14,17 @@ suggestion/                     `ReplyIndex`: builds, searches, calibrates and s
 The `modeling_*` files import only each other, because they are copied into every published model.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import registry
 from .encoding import Encoder
-from .registry import *  # noqa: F403
+from .modeling_heads import ConvSimMultitaskOutput
+from .registry import CLASSES, ENCODERS, register_encoder
 
-__all__ = ["Encoder", *registry.__all__]
+__all__ = ["ENCODERS", "ConvSimMultitaskOutput", "Encoder", "register_encoder", *CLASSES]
 
-if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any:
-        """A type checker sees the encoders' classes as Any; import them from their modules for their exact types."""
+def __getattr__(name: str) -> Any:
+    """The config or model of a name; a type checker sees it as Any: import it from its module for its exact type."""
+    if name in CLASSES:
+        return CLASSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

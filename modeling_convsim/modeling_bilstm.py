@@ -18,9 +18,6 @@ from .modeling_base import ConvSimEncoder
 from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
-# Sentences of similar length that a CPU reads together: fewer make matrix products small, more need more padding.
-CPU_GROUP_SIZE = 32
-
 
 @strict
 class ConvSimBilstmConfig(ConvSimConfig):
@@ -77,11 +74,10 @@ class ConvSimBilstmLayer(nn.Module):
 def _hidden_states(lstm: nn.Module, tokens: Tensor) -> Tensor:
     """Runs an LSTM over tokens (width, sentences, size): (width, sentences, hidden_size).
 
-    Under autocast torch asks oneDNN for a bfloat16 LSTM even where oneDNN has none, which raises an error. There
-    the LSTM runs in float32.
+    Under autocast on a CPU it runs in float32: oneDNN has a bfloat16 LSTM for some processors only, and raises an error
+    on others.
     """
-    on_cpu = tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu")
-    if on_cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
         with torch.autocast("cpu", enabled=False):
             return lstm(tokens.float())[0]
     return lstm(tokens)[0]
@@ -122,89 +118,44 @@ class ConvSimBilstmModel(ConvSimEncoder):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the vector of a text without tokens is the linear layer's output for zeros.
 
         Compiling needs `torch._dynamo.config.allow_rnn`.
         """
-        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            words = self.dropout(self.embed_tokens(input_ids))
-            return self.build_output(self.projection(self._read_packed(words, cu_seqlens)))
-        if inputs_embeds is not None:
-            embeddings, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
-        else:
-            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
-            embeddings = self.embed_tokens(input_ids)
-        states, vectors = self._read_padded(embeddings, mask, bool(output_hidden_states))
-        return self.build_output(
-            self.projection(vectors),
-            last_hidden_state=states[-1],
-            hidden_states=tuple(states) if output_hidden_states else None,
-        )
-
-    def _read_padded(self, embeddings: Tensor, mask: Tensor, all_states: bool) -> tuple[list[Tensor], Tensor]:
-        """Reads padded sentences, wherever their padding is.
-
-        Args:
-            embeddings: word embeddings (batch, tokens, word_embedding_size).
-            mask: (batch, tokens), true at real tokens.
-            all_states: return all states that `_read` returns, not only the last.
-
-        Returns:
-            The states (batch, tokens, size), zero at padding, and the sentence vectors.
-        """
+            vectors = self.read_in_groups(input_ids, cu_seqlens, lambda ids, mask: self._read(ids, mask.sum(1))[1])
+            return self.build_output(self.projection(vectors))
+        input_ids, mask = self.prepare_padded(input_ids, attention_mask)
         tokens = mask.shape[1]
         if not tokens:  # an LSTM rejects a batch in which every text is empty
-            embeddings, mask = F.pad(embeddings, (0, 0, 0, 1)), F.pad(mask, (0, 1))
-        # Move the tokens before the padding, wherever it is.
-        order = mask.byte().argsort(dim=1, descending=True, stable=True)
-        words = self.dropout(embeddings)
-        # (width, batch, word_embedding_size)
-        sorted_words = words.take_along_dim(order.unsqueeze(-1), dim=1).transpose(0, 1)
-        (_, *outputs), vectors = self._read(sorted_words, mask.sum(1))
-        original_order = order.argsort(dim=1).unsqueeze(-1)
-        outputs = [state.transpose(0, 1) for state in (outputs if all_states else outputs[-1:])]
-        outputs = [state.take_along_dim(original_order, dim=1) * mask.unsqueeze(-1) for state in outputs]
-        # The words are those that the LSTM reads, not a copy: the embedding has a gradient with respect to them.
-        states = [words, *outputs] if all_states else outputs
-        return states if tokens else [state[:, :0] for state in states], vectors
+            input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
+        order = mask.byte().argsort(dim=1, descending=True, stable=True)  # moves tokens before padding, wherever it is
+        states, vectors = self._read(input_ids.take_along_dim(order, dim=1), mask.sum(1))
+        states = states.transpose(0, 1).take_along_dim(order.argsort(dim=1).unsqueeze(-1), dim=1) * mask.unsqueeze(-1)
+        return self.build_output(self.projection(vectors), last_hidden_state=states[:, :tokens])
 
-    def _read_packed(self, words: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """`_read`'s sentence vectors for packed words (total_tokens, word_embedding_size); in small groups on a CPU."""
-        lengths = cu_seqlens.diff()  # (batch,)
-        order = lengths.argsort(stable=True)
-        words_and_padding = F.pad(words, (0, 0, 0, 1))  # (total_tokens + 1, word_embedding_size)
-        vectors = []
-        for group in order.split(CPU_GROUP_SIZE if words.device.type == "cpu" else max(len(order), 1)):
-            steps = torch.arange(max([1, *lengths[group].tolist()]), device=words.device).unsqueeze(1)  # (width, 1)
-            # (width, sentences)
-            indices = torch.where(steps < lengths[group], cu_seqlens[group] + steps, len(words))
-            vectors.append(self._read(_gather(words_and_padding, indices), lengths[group])[1])
-        return torch.cat(vectors)[order.argsort()]
-
-    def _read(self, words: Tensor, lengths: Tensor) -> tuple[list[Tensor], Tensor]:
+    def _read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Applies the LSTM layers to sentences padded at their ends, and pools.
 
         Args:
-            words: (width, sentences, word_embedding_size).
+            ids: (sentences, width).
             lengths: Number of tokens of each sentence (sentences,), at most `width`.
 
         Returns:
-            The words and each layer's token vectors (width, sentences, directions * hidden_size), undefined at padding,
-            and sentence vectors (sentences, directions * hidden_size), zero for sentences without tokens.
+            Token vectors (width, sentences, directions * hidden_size), undefined at padding, and sentence vectors
+            (sentences, directions * hidden_size), zero for sentences without tokens.
         """
-        steps = torch.arange(len(words), device=words.device).unsqueeze(1)  # (width, 1)
-        sentences = torch.arange(len(lengths), device=words.device)
+        states = self.dropout(self.embed_tokens(ids)).transpose(0, 1)  # (width, sentences, word_embedding_size)
+        steps = torch.arange(len(states), device=ids.device).unsqueeze(1)  # (width, 1)
+        sentences = torch.arange(len(lengths), device=ids.device)
         mask = steps < lengths  # (width, sentences)
         reversal = torch.where(mask, lengths - 1 - steps, steps) * len(lengths) + sentences
-        states = [words]
         for layer in self.layers:
-            states.append(layer(states[-1], reversal))
-        return states, self._pool(states[-1], mask, lengths)
+            states = layer(states, reversal)
+        return states, self._pool(states, mask, lengths)
 
     def _pool(self, tokens: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
         """Pools token vectors (width, sentences, size) to sentence vectors (sentences, size)."""

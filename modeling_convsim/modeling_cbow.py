@@ -52,15 +52,12 @@ class ConvSimCbowModel(ConvSimEncoder):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the embedding of a sentence without a known word is zero.
 
-        `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2). All words of
-        `inputs_embeds` are known.
+        `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2).
         """
-        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             known = input_ids != self.config.unk_token_id
@@ -68,17 +65,13 @@ class ConvSimCbowModel(ConvSimEncoder):
             sums, counts = self.look_up_sums(self.embed_tokens, input_ids[known], known_offsets), known_offsets.diff()
             words = None
         else:
-            if inputs_embeds is not None:
-                embeddings, known = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
-            else:
-                input_ids, mask = self.prepare_padded(input_ids, attention_mask)
-                embeddings, known = self.embed_tokens(input_ids), (input_ids != self.config.unk_token_id) & mask
-            words = embeddings * known.unsqueeze(-1)  # (batch, tokens, embedding_size)
+            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+            known = (input_ids != self.config.unk_token_id) & mask
+            words = self.embed_tokens(input_ids) * known.unsqueeze(-1)  # (batch, tokens, embedding_size)
             sums, counts = words.sum(1), known.sum(1)
         # (batch, embedding_size)
         means = sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype)
-        hidden_states = (words,) if output_hidden_states else None
-        return self.build_output(means, last_hidden_state=words, hidden_states=hidden_states)
+        return self.build_output(means, last_hidden_state=words)
 
 
 class ConvSimCbowForSequenceClassification(ConvSimForSequenceClassification):

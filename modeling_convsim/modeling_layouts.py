@@ -3,7 +3,7 @@
 `FlatLayout` removes all padding and sorts sentences by length: (tokens, size), one sentence after the other.
 `PaddedLayout` keeps the batch as it is, (batch, tokens, size), so that no shape depends on the data and hidden states
 and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width; or one
-group without padding, all sentences of a flat batch, which flash attention and torch's kernel for GPUs take.
+group without padding, all sentences of a flat batch, which torch's kernel for GPUs takes.
 """
 
 import math
@@ -67,11 +67,8 @@ class SentenceGroup:
 
     @property
     def unpadded_arguments(self) -> dict[str, Tensor | int]:
-        """The arguments of transformers' attention functions that describe sentences without padding, if these are."""
-        if self.starts is None:
-            return {}
-        ends = {"cu_seq_lens_q": self.starts, "cu_seq_lens_k": self.starts}
-        return ends | {"max_length_q": self.longest, "max_length_k": self.longest}
+        """The arguments of attention functions that describe sentences without padding, if these are."""
+        return {} if self.starts is None else {"cu_seq_lens_q": self.starts, "max_length_q": self.longest}
 
     @classmethod
     def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":

@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, copy_to
+from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel
 from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
@@ -131,7 +131,6 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the vector of an empty text is zero.
@@ -139,21 +138,18 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         `hidden_states` and `attentions` (batch, heads, tokens, tokens) are those of the backbone, which most backbones
         return only with eager attention.
         """
-        self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
-        options = {name: self.requested(kwargs, name) for name in ("output_hidden_states", "output_attentions")}
         if cu_seqlens is not None:
             ids, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            return self.build_output(self._read_packed(ids, cu_seqlens.long()))
-        if inputs_embeds is not None:
-            values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
-        else:
-            values, mask = self.prepare_padded(input_ids, attention_mask)
+            read = lambda ids, mask: self._read(ids, mask.sum(1))[1]  # noqa: E731
+            return self.build_output(self.read_in_groups(ids, cu_seqlens.long(), read))
+        options = {name: self.requested(kwargs, name) for name in ("output_hidden_states", "output_attentions")}
+        ids, mask = self.prepare_padded(input_ids, attention_mask)
         # Backbones number positions from the first one, so the tokens are moved before the padding, wherever it is.
         lengths = mask.sum(1)
         moved = torch.where(mask, mask.cumsum(1), lengths.unsqueeze(1) + (~mask).cumsum(1)) - 1  # (batch, tokens)
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(moved)
         order = torch.zeros_like(moved).scatter(1, moved, positions)
-        output, vectors = self._read(_gather(values, order), lengths, **options)
+        output, vectors = self._read(_gather(ids, order), lengths, **options)
         last, *states = (
             state if state is None else _gather(state[:, : mask.shape[1]], moved) * mask.unsqueeze(-1)
             for state in (output.last_hidden_state, *(output.hidden_states or ()))
@@ -168,31 +164,11 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
             attentions=tuple(attentions) if options["output_attentions"] else None,
         )
 
-    def _read_packed(self, ids: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """Reads packed sentences in groups of similar length: (batch, embedding_size).
-
-        All processes of a run have as many groups as one another, whatever the lengths: FSDP's processes gather the
-        weights together, group by group.
-        """
-        lengths = cu_seqlens.diff()  # (batch,)
-        order = lengths.argsort(stable=True)
-        groups = list(order.split(32 if ids.device.type == "cpu" else 256))
-        widths = [max([1, *lengths[group].tolist()]) for group in groups]
-        lengths, starts, order = (copy_to(part, ids.device) for part in (lengths, cu_seqlens[:-1], order))
-        padded = F.pad(ids, (0, 1), value=self.config.pad_token_id)  # (total_tokens + 1,)
-        vectors = []
-        for group, width in zip(order.split([len(group) for group in groups]), widths, strict=True):
-            steps = torch.arange(width, device=ids.device)
-            is_token = steps < lengths[group].unsqueeze(1)  # (sentences, width)
-            indices = torch.where(is_token, starts[group].unsqueeze(1) + steps, len(ids))
-            vectors.append(self._read(padded[indices], lengths[group])[1])
-        return torch.cat(vectors)[order.argsort()]
-
-    def _read(self, values: Tensor, lengths: Tensor, **options: Any) -> tuple[BaseModelOutputWithPooling, Tensor]:
+    def _read(self, ids: Tensor, lengths: Tensor, **options: Any) -> tuple[BaseModelOutputWithPooling, Tensor]:
         """Reads sentences padded at their ends.
 
         Args:
-            values: token ids (sentences, width), or their embeddings (sentences, width, hidden_size).
+            ids: (sentences, width).
             lengths: number of tokens of each sentence (sentences,).
             **options: such as `output_hidden_states`.
 
@@ -200,20 +176,18 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
             The backbone's output, undefined at padding, of sentences of at least one token; and sentence vectors
             (sentences, hidden_size), zero for sentences without tokens.
         """
-        sentences, width = values.shape[:2]
+        sentences, width = ids.shape
         if not sentences:
-            empty = torch.zeros(0, width, self.config.embedding_size, dtype=self.dtype, device=values.device)
+            empty = torch.zeros(0, width, self.config.embedding_size, dtype=self.dtype, device=ids.device)
             return BaseModelOutputWithPooling(empty, hidden_states=(empty,)), empty.sum(1)
         if not width:
-            values = F.pad(values, (0, 1) if values.dim() == 2 else (0, 0, 0, 1))
-        is_token = torch.arange(values.shape[1], device=values.device) < lengths.unsqueeze(1)  # (sentences, width)
+            ids = F.pad(ids, (0, 1))
+        steps = torch.arange(ids.shape[1], device=ids.device)
+        is_token = steps < lengths.unsqueeze(1)  # (sentences, width)
         # Attention over no token at all would be undefined, so empty sentences attend to their first padding.
-        attended = torch.arange(values.shape[1], device=values.device) < lengths.clamp_min(1).unsqueeze(1)
-        if values.dim() == 2:
-            inputs = {"input_ids": values.masked_fill(~is_token, self.config.pad_token_id)}
-        else:
-            inputs = {"inputs_embeds": values}
-        output = self.backbone(**inputs, attention_mask=attended.long(), return_dict=True, **options)
+        attended = steps < lengths.clamp_min(1).unsqueeze(1)
+        ids = ids.masked_fill(~is_token, self.config.pad_token_id)
+        output = self.backbone(input_ids=ids, attention_mask=attended.long(), return_dict=True, **options)
         return output, self._pool(output.last_hidden_state, is_token, lengths)
 
     def _pool(self, states: Tensor, is_token: Tensor, lengths: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
-from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.output_capturing import capture_outputs
 
 from .modeling_base import ConvSimEncoder, TokenWeights, ZeroLinear, divide_by_sqrt
@@ -210,8 +209,7 @@ class ConvSimTransformerAttention(nn.Module):
         if eager or (trains_on_cpu and not torch.compiler.is_compiling()):
             implementation = "eager"
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        flash = is_flash_attention_requested(requested_attention_implementation=implementation)
-        if groups and groups[0].starts is not None and not flash:
+        if groups and groups[0].starts is not None:
             attend = unpadded_attention
         contexts, weights = [], None
         states = self.query_key_value(hidden)
@@ -221,9 +219,8 @@ class ConvSimTransformerAttention(nn.Module):
             # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
             padded = part if is_padded else group.pad(part)
             query, key, value = padded.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
-            keys = group.keys[:, 0, 0] if flash and group.keys is not None else group.keys
             context, weights = attend(
-                self, query, key, value, keys, scaling=self.head_size**-0.5,
+                self, query, key, value, group.keys, scaling=self.head_size**-0.5,
                 dropout=self.config.attention_dropout if self.training else 0.0, **group.unpadded_arguments,
             )  # fmt: skip
             context = context.flatten(2)  # (sentences, width, hidden_size)
@@ -261,7 +258,6 @@ class ConvSimTransformerModel(ConvSimEncoder):
     pads_batches: ClassVar[bool] = True
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _supports_flash_attn = True
     _no_split_modules = ["ConvSimTransformerLayer"]  # noqa: RUF012
     _can_record_outputs = {  # noqa: RUF012
         "hidden_states": ConvSimTransformerLayer,
@@ -291,37 +287,31 @@ class ConvSimTransformerModel(ConvSimEncoder):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`.
 
         `hidden_states` holds the token embeddings and every layer's output (batch, tokens, hidden_size), the last one
         after the layer norm. `attentions` holds every layer's weights (batch, heads, tokens, tokens), which only eager
-        attention computes. `inputs_embeds` are multiplied by sqrt(hidden_size), as the embeddings of ids are; they need
-        a Transformer without token weights, which are looked up by token id.
+        attention computes.
         """
-        if inputs_embeds is not None and self.token_weights is not None:
-            raise ValueError("inputs_embeds: this Transformer needs input_ids for its token weights")
-        outputs = self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
+        requested = [name for name in ("output_hidden_states", "output_attentions") if self.requested(kwargs, name)]
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
-            values, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            without_padding = self._reads_without_padding(values.device)
-            layout = FlatLayout.from_lengths(cu_seqlens.long().diff(), values.device, without_padding=without_padding)
+            if requested:
+                raise ValueError(f"{' and '.join(requested)}: expected padded input, with attention_mask, got packed")
+            ids, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            without_padding = self._reads_without_padding(ids.device)
+            layout = FlatLayout.from_lengths(cu_seqlens.long().diff(), ids.device, without_padding=without_padding)
         else:
-            if inputs_embeds is not None:
-                values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
-            else:
-                values, mask = self.prepare_padded(input_ids, attention_mask)
+            ids, mask = self.prepare_padded(input_ids, attention_mask)
             # Hidden states and attentions are recorded in the shapes of the input.
-            keeps_padding = outputs or kwargs.get("output_attentions") or self.config.output_attentions
-            if torch.compiler.is_compiling() or keeps_padding:
+            if torch.compiler.is_compiling() or requested:
                 layout = PaddedLayout(mask)
             else:
                 without_padding = self._reads_without_padding(mask.device)
                 layout = FlatLayout.from_lengths(mask.sum(1), mask.device, mask, without_padding)
-        tokens, average = self._embed(layout.arrange(values), layout, has_ids=inputs_embeds is None)
+        tokens, average = self._embed(layout.arrange(ids), layout)
         signal = timing_signal(layout.width, self.config.hidden_size, tokens.device)[layout.positions]
         hidden = self.dropout(tokens * math.sqrt(self.config.hidden_size) + signal.to(tokens.dtype))
         for layer in self.layers:
@@ -334,9 +324,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
         return self.build_output(sentence, last_hidden_state=layout.pad(hidden))
 
     def _reads_without_padding(self, device: torch.device) -> bool:
-        """Whether attention reads sentences without padding on a device: by flash attention or `unpadded_attention`."""
-        if is_flash_attention_requested(self.config):
-            return True
+        """Whether attention reads sentences without padding on a device, by `unpadded_attention`."""
         if device.type != "cuda" or torch.version.hip or self.config._attn_implementation != "sdpa":
             return False
         head_size = self.config.hidden_size // self.config.num_attention_heads
@@ -351,21 +339,21 @@ class ConvSimTransformerModel(ConvSimEncoder):
             hidden = torch.tanh(layer(hidden))
         return sentence + self.dnn_layers[-1](hidden)
 
-    def _embed(self, values: Tensor, layout: FlatLayout | PaddedLayout, has_ids: bool) -> tuple[Tensor, Tensor | None]:
-        """Looks up token ids (…,), or takes word embeddings (…, dimensions).
+    def _embed(self, ids: Tensor, layout: FlatLayout | PaddedLayout) -> tuple[Tensor, Tensor | None]:
+        """Looks up token ids (…,).
 
         Returns:
             What the layers read of the words (…, hidden_size), without the timing signal; and with `residual` the
             averages of the word embeddings (batch, embedding_size).
         """
         indices = average = None
-        if has_ids and isinstance(layout, FlatLayout) and values.device.type == "cpu":
+        if isinstance(layout, FlatLayout) and ids.device.type == "cpu":
             # Every word of the batch is looked up and projected once; `indices` (tokens,) has the word of each token. A
             # GPU would have to be waited for.
-            values, indices = values.unique(return_inverse=True)
-        words = self.embed_tokens(values) if has_ids else values
+            ids, indices = ids.unique(return_inverse=True)
+        words = self.embed_tokens(ids)
         if self.input_projection is not None:
-            weighted = words if self.token_weights is None else words * self.token_weights(values)
+            weighted = words if self.token_weights is None else words * self.token_weights(ids)
             if isinstance(layout, FlatLayout) and indices is not None:
                 sums = layout.sum_rows(weighted, indices)
             else:
@@ -385,7 +373,6 @@ class ConvSimTransformerForSequenceClassification(ConvSimForSequenceClassificati
     encoder_class = ConvSimTransformerModel
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _supports_flash_attn = True
 
 
 class ConvSimTransformerForMultitask(ConvSimForMultitask):
@@ -396,4 +383,3 @@ class ConvSimTransformerForMultitask(ConvSimForMultitask):
     classifier_class = ConvSimTransformerForSequenceClassification
     supports_gradient_checkpointing = True
     _supports_sdpa = True
-    _supports_flash_attn = True

@@ -6,31 +6,12 @@ from typing import TypeVar
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
 
-from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel
+from .modeling_base import ConvSimPreTrainedModel
 from .modeling_config import ConvSimConfig
-from .modeling_heads import (
-    ConvSimForMultitask,
-    ConvSimForSequenceClassification,
-    ConvSimMultitaskOutput,
-    NliHead,
-    ResponseHead,
-)
+from .modeling_heads import ConvSimForMultitask
 
-__all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the encoders' classes
-    "ENCODERS",
-    "ConvSimConfig",
-    "ConvSimEncoder",
-    "ConvSimForMultitask",
-    "ConvSimForSequenceClassification",
-    "ConvSimMultitaskOutput",
-    "ConvSimPreTrainedModel",
-    "NliHead",
-    "ResponseHead",
-    "register_encoder",
-]
-
-NO_ENCODERS = ("modeling_base", "modeling_config", "modeling_heads", "modeling_layouts", "modeling_lexical")
 ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
+CLASSES: dict[str, type] = {}  # the configs and models of the `modeling_*.py` files in this folder, by their names
 
 MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
 
@@ -76,17 +57,13 @@ def _qualified_name(multitask_class: type) -> str:
 
 
 def _register_folder() -> None:
-    """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
     for path in sorted(Path(__file__).parent.glob("modeling_*.py")):
-        if path.stem in NO_ENCODERS:
-            continue
         module = import_module(f".{path.stem}", __package__)
-        for value in list(vars(module).values()):
-            is_class = isinstance(value, type) and value.__module__ == module.__name__
+        for name, value in vars(module).items():
+            is_class = isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
             if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel)):
-                globals()[value.__name__] = value
-                __all__.append(value.__name__)
-                if issubclass(value, ConvSimForMultitask):
+                CLASSES[name] = value
+                if issubclass(value, ConvSimForMultitask) and value is not ConvSimForMultitask:
                     register_encoder(value)
 
 

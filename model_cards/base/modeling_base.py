@@ -10,8 +10,6 @@ multitask class with `modeling_convsim.register_encoder`. Files named `modeling_
 automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
-import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -25,10 +23,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from .modeling_config import ConvSimConfig
 
-# What `forward` accepts beside the input. The Trainer passes the number of items.
-FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
-# What tokenizers give, and what losses of sentence-transformers give that encode a batch twice.
-GIVEN_UNASKED = frozenset(("token_type_ids", "sentence_embedding"))
+# Sentences of similar length that are read together: fewer make matrix products small, more need more padding.
+CPU_GROUP_SIZE, GPU_GROUP_SIZE = 32, 256
 
 
 class ZeroLinear(nn.Linear):
@@ -130,26 +126,12 @@ class _SparseBagSums(torch.autograd.Function):
         return table_gradient, None, None, weight_gradient
 
 
-def _without_unread(forward: Callable[..., Any], unread: frozenset[str]) -> Callable[..., Any]:
-    @functools.wraps(forward)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return forward(*args, **{name: value for name, value in kwargs.items() if name not in unread})
-
-    return call
-
-
 class ConvSimPreTrainedModel(PreTrainedModel):
-    """Initialization and embedding tables of encoders and multitask models."""
+    """Initialization and embedding tables of encoders and multitask models; `forward` ignores unknown arguments."""
 
     config: ConvSimConfig
     config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Lets `forward` ignore `GIVEN_UNASKED`, unless it reads them."""
-        super().__init_subclass__(**kwargs)
-        if "forward" in vars(cls):
-            cls.forward = _without_unread(cls.forward, GIVEN_UNASKED - inspect.signature(cls.forward).parameters.keys())
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
@@ -191,15 +173,12 @@ class ConvSimEncoderOutput(BaseModelOutputWithPooling):
 class ConvSimEncoder(ConvSimPreTrainedModel):
     """Maps token ids to L2-normalized sentence embeddings.
 
-    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None, inputs_embeds=None, **kwargs)`,
-    which returns a `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
-    `last_hidden_state (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only.
-    With `output_hidden_states`, which needs padded input, `hidden_states` holds the token embeddings and the output of
-    every layer that reads tokens, each shaped like `last_hidden_state`, which is the last of them; at padding, all but
-    the last are undefined. The embedding of a text without tokens is the network's output for zeros, or zeros.
-
-    `inputs_embeds (batch, tokens, dimensions)` replaces the embeddings of padded `input_ids`, which are those of
-    `get_input_embeddings()`. Keyword arguments that an encoder would ignore are refused by `check_options`.
+    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None, **kwargs)`, which returns a
+    `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding; `last_hidden_state
+    (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only. The embedding of a
+    text without tokens is the network's output for zeros, or zeros. Transformers also return `hidden_states` (the token
+    embeddings and the output of every layer, undefined at padding, except the last) and `attentions` of padded input,
+    if they are requested.
     """
 
     token_weights: TokenWeights | None  # of encoders that have them
@@ -253,34 +232,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         """An option of `forward`, by its keyword arguments or by the config."""
         return getattr(self.config, name) if options.get(name) is None else options[name]
 
-    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool | list[int]:
-        """Checks the keyword arguments of `forward`.
-
-        Args:
-            options: the keyword arguments.
-            packed: whether the input is packed.
-            attentions: whether the encoder can return attention weights.
-
-        Returns:
-            Whether hidden states are requested, or the indices of those that are, by `options` or by the config.
-
-        Raises:
-            TypeError: An argument is unknown.
-            ValueError: Something is requested that the encoder does not return for this input.
-        """
-        if unknown := set(options) - FORWARD_OPTIONS:
-            raise TypeError(
-                f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
-                f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
-            )
-        requested = {name: self.requested(options, name) for name in ("output_hidden_states", "output_attentions")}
-        if requested["output_attentions"] and not attentions:
-            raise ValueError(f"output_attentions: {type(self).__name__} has no attention")
-        if packed and any(requested.values()):
-            names = [name for name, value in requested.items() if value]
-            raise ValueError(f"{' and '.join(names)}: expected padded input (input_ids and attention_mask), got packed")
-        return requested["output_hidden_states"] or False
-
     def prepare_packed(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, cu_seqlens: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -311,26 +262,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             )
         return input_ids[:last].long(), copy_to(cu_seqlens, input_ids.device)
 
-    def prepare_embeds(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Validates `inputs_embeds (batch, tokens, dimensions)` and derives the mask.
-
-        Returns:
-            The embeddings, and the boolean mask (batch, tokens), true at real tokens.
-
-        Raises:
-            ValueError: There are `input_ids` too, or a shape is wrong.
-        """
-        if input_ids is not None:
-            raise ValueError("expected input_ids or inputs_embeds, got both")
-        size = self.get_input_embeddings().get_parameter("weight").shape[1]
-        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
-            raise ValueError(f"inputs_embeds has shape {tuple(inputs_embeds.shape)}, expected (batch, tokens, {size})")
-        if attention_mask is None:
-            attention_mask = torch.ones(inputs_embeds.shape[:2], device=inputs_embeds.device)
-        return inputs_embeds, attention_mask.bool()
-
     def prepare_padded(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
 
@@ -341,7 +272,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             ValueError: The shape is wrong.
         """
         if input_ids is None:
-            raise ValueError("expected input_ids or inputs_embeds, got neither")
+            raise ValueError("expected input_ids, got none")
         if input_ids.dim() != 2:
             raise ValueError(
                 f"input_ids has shape {tuple(input_ids.shape)}, expected (batch, tokens), "
@@ -350,6 +281,30 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         # A tokenizer may return an empty text as a float tensor of shape (1, 0).
         return input_ids.long(), mask
+
+    def read_in_groups(self, ids: Tensor, cu_seqlens: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Reads packed sentences, sorted by length and padded in groups: (batch, dimensions), in the batch's order.
+
+        All processes of a run have as many groups as one another, whatever the lengths: FSDP's processes gather the
+        weights together, group by group.
+
+        Args:
+            ids: (total_tokens,).
+            cu_seqlens: (batch + 1,); if they are on a CPU, nothing waits for a GPU.
+            read: Maps ids (sentences, width), padded at their ends, and their mask to vectors (sentences, dimensions).
+        """
+        lengths = cu_seqlens.diff()  # (batch,)
+        order = lengths.argsort(stable=True)
+        groups = order.split(CPU_GROUP_SIZE if ids.device.type == "cpu" else GPU_GROUP_SIZE)
+        widths = [max([1, *lengths[group].tolist()]) for group in groups]
+        lengths, starts, order = (copy_to(part, ids.device) for part in (lengths, cu_seqlens[:-1], order))
+        padded = F.pad(ids, (0, 1), value=self.config.pad_token_id)  # (total_tokens + 1,)
+        vectors = []
+        for group, width in zip(order.split([len(group) for group in groups]), widths, strict=True):
+            steps = torch.arange(width, device=ids.device)
+            mask = steps < lengths[group].unsqueeze(1)  # (sentences, width)
+            vectors.append(read(padded[torch.where(mask, starts[group].unsqueeze(1) + steps, len(ids))], mask))
+        return torch.cat(vectors)[order.argsort()]
 
     def build_output(self, sentence: Tensor, **fields: Any) -> BaseModelOutputWithPooling:
         """L2-normalizes sentence vectors (batch, embedding_size) and builds the encoder's output."""

@@ -102,28 +102,14 @@ class ConvSimDanModel(ConvSimEncoder):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
-        """See `ConvSimEncoder`; `last_hidden_state` holds the word embeddings times their token weights.
-
-        `inputs_embeds` need a DAN without bigrams and token weights, which are looked up by token id.
-        """
-        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
+        """See `ConvSimEncoder`; `last_hidden_state` holds the word embeddings times their token weights."""
         if cu_seqlens is not None:
             sums = self._sum_packed(*self.prepare_packed(input_ids, attention_mask, cu_seqlens))
             return self.build_output(self._apply_layers(sums))
-        if inputs_embeds is not None:
-            if self.embed_bigrams is not None or self.token_weights is not None:
-                raise ValueError("inputs_embeds: this DAN needs input_ids for its bigrams or token weights")
-            embeddings, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
-            ids = torch.zeros_like(mask, dtype=torch.int64)
-        else:
-            ids, mask = self.prepare_padded(input_ids, attention_mask)
-            embeddings = self.embed_tokens(ids)
-        sums, words = self._sum_padded(ids, embeddings, mask)
-        hidden_states = (words,) if output_hidden_states else None
-        return self.build_output(self._apply_layers(sums), last_hidden_state=words, hidden_states=hidden_states)
+        sums, words = self._sum_padded(*self.prepare_padded(input_ids, attention_mask))
+        return self.build_output(self._apply_layers(sums), last_hidden_state=words)
 
     def _sum_packed(self, input_ids: Tensor, cu_seqlens: Tensor) -> Tensor:
         """Scaled sums of words and bigrams (batch, word_embedding_size) of packed sentences."""
@@ -145,15 +131,14 @@ class ConvSimDanModel(ConvSimEncoder):
         bigrams = self.look_up_sums(self.embed_bigrams, bigram_ids, offsets, self._drop_tokens(bigram_ids))
         return self._scale(words, bigrams, lengths, counts)
 
-    def _sum_padded(self, input_ids: Tensor, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _sum_padded(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The same sums without data-dependent shapes, so that they compile and export, and the word embeddings.
 
         Args:
             input_ids: (batch, tokens).
-            embeddings: their word embeddings (batch, tokens, word_embedding_size).
             mask: (batch, tokens), true at real tokens.
         """
-        words = embeddings * mask.unsqueeze(-1)
+        words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)
         if self.token_weights is not None:
             words = words * self.token_weights(input_ids)
         if (weights := self._drop_tokens(input_ids)) is not None:

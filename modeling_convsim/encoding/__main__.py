@@ -21,7 +21,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 from modeling_convsim.encoding.joint import JointEncoder
 from modeling_convsim.encoding.loading import has_fast_bfloat16
-from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts, write_vectors
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -85,7 +85,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        total = count_texts(options.file)
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         if options.dtype == "auto":
             model = encoder.first.model if isinstance(encoder, JointEncoder) else encoder.model
@@ -93,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"computing in {chosen}: {has_fast_bfloat16(model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
-            with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
+            with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
                 for vectors in encoder.stream(texts, options.side):
                     if not np.isfinite(vectors).all():
                         raise ValueError(f"{options.model} gives vectors that are not finite: its weights are damaged")

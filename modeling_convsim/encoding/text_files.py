@@ -16,7 +16,7 @@ from data_scripts.files.extras import import_extra
 from data_scripts.files.json_values import JSON_LINES
 from data_scripts.files.records import form_of, read_records
 from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
-from data_scripts.files.texts import UNPACK, BrokenLines, TextFile, decoded_lines, text_lines
+from data_scripts.files.texts import BrokenLines, TextFile, decoded_lines, text_lines
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
 TABLE_SUFFIXES = ", ".join(TABLES)
@@ -100,6 +100,8 @@ def _column(path: Path, column: str, remedy: str) -> Iterator[str]:
 def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
     """The values of a column, each with its location in the file."""
     text, columns = None, TABS
+    if form_of(path) == ".parquet":
+        import_parquet()  # which names what to install, before the file is opened
     if form_of(path) == ".csv":
         text = TextFile.read(path)
         header = text.head.removeprefix(codecs.BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
@@ -112,21 +114,6 @@ def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
         if column not in record:
             raise ValueError(f"{location}: no field {column!r}, only {', '.join(record)}{remedy}")
         yield location, record[column]
-
-
-def count_texts(file: str) -> int | None:
-    """Counts the texts of a file, for progress bars; None for standard input, a missing file, CSV or compressed text.
-
-    Blank lines of tables count, too.
-    """
-    path = Path(file)
-    if not path.is_file() or path.suffix in (*UNPACK, ".csv", ".json"):  # a text of CSV may have several lines
-        return None
-    if path.suffix == ".parquet":
-        return import_parquet().read_metadata(path).num_rows
-    with path.open("rb") as stream:
-        lines = sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
-    return lines - 1 if path.suffix == ".tsv" else lines
 
 
 def import_parquet() -> Any:

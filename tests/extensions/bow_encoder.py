@@ -1,6 +1,6 @@
 """An encoder in one file outside of the package: the sum of word embeddings."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
@@ -29,7 +29,11 @@ class ConvSimBowModel(ConvSimEncoder):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        **kwargs: Any,
     ) -> BaseModelOutputWithPooling:
         if cu_seqlens is not None:
             ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)

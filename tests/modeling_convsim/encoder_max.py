@@ -1,6 +1,6 @@
 """A toy encoder in one file outside the package: the maximum of the words' embeddings and zero in each dimension."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,7 @@ class ConvSimMaxModel(ConvSimEncoder):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        **kwargs: Any,
     ) -> BaseModelOutputWithPooling:
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
@@ -40,9 +40,7 @@ class ConvSimMaxModel(ConvSimEncoder):
             return self.build_output(torch.segment_reduce(words, "max", lengths=cu_seqlens.diff(), initial=0.0))
         input_ids, mask = self.prepare_padded(input_ids, attention_mask)
         words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)
-        hidden_states = (words,) if output_hidden_states else None
-        maxima = F.pad(words, (0, 0, 0, 1)).amax(1)
-        return self.build_output(maxima, last_hidden_state=words, hidden_states=hidden_states)
+        return self.build_output(F.pad(words, (0, 0, 0, 1)).amax(1), last_hidden_state=words)
 
 
 class ConvSimMaxForMultitask(ConvSimForMultitask):

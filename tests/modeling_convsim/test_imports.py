@@ -11,6 +11,7 @@ STATEMENTS = [
     "import modeling_convsim",
     "from modeling_convsim.modeling_base import ConvSimConfig",
     "from modeling_convsim.encoding import Encoder",
+    "import sys; sys.modules['pyarrow'] = None; import modeling_convsim.encoding.__main__",  # it is an optional package
     "from modeling_convsim import ConvSimDanConfig, Encoder; assert ConvSimDanConfig.label == 'DAN'",
 ]
 # Imports the libraries once, then runs each statement in a fork.

@@ -6,13 +6,9 @@ import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
 from torch import nn
 
-from modeling_convsim import (
-    ConvSimDanConfig,
-    ConvSimDanForMultitask,
-    ConvSimForMultitask,
-    NliHead,
-)
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
 from modeling_convsim.modeling_base import normalize
+from modeling_convsim.modeling_heads import NliHead
 from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
 
 
@@ -173,17 +169,6 @@ def test_packed_texts_of_both_sides_share_one_encoder_call(multitask):
     second = embed(multitask, pack(SENTENCES[3:6]))
     torch.testing.assert_close(output.hypothesis_embeds, second, rtol=0, atol=1e-6)
     torch.testing.assert_close(output.nli_logits, multitask.nli_head(output.pooler_output, second))
-
-
-def test_padded_and_packed_batches_give_equal_outputs(multitask):
-    responses = [[20, 21], [], [22]]
-    packed, padded = (
-        multitask(**form(SENTENCES[:3]), **{f"response_{name}": value for name, value in form(responses).items()})
-        for form in (pack, pad)
-    )
-    assert packed.hypothesis_embeds is None and packed.nli_logits is None
-    torch.testing.assert_close(padded.pooler_output, packed.pooler_output, rtol=0, atol=1e-6)
-    torch.testing.assert_close(padded.response_embeds, packed.response_embeds, rtol=1e-5, atol=1e-5)
 
 
 def test_response_head_of_the_paper_is_tanh_layers_and_a_linear_layer():

@@ -99,7 +99,7 @@ def test_scale_tokens_sets_the_learned_weights():
 
 
 def sum_padded(model: ConvSimDanModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return model._sum_padded(ids, model.embed_tokens(ids), torch.ones(ids.shape, dtype=torch.bool))
+    return model._sum_padded(ids, torch.ones(ids.shape, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("packed", [True, False])

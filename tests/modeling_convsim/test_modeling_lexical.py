@@ -216,10 +216,3 @@ def test_encoder_and_index_use_the_vectors_of_the_channel(tiny_tokenizer, tmp_pa
     index.encoder.model.config.lexical_share = 0.2
     with pytest.raises(ValueError, match="was built with other weights"):
         ReplyIndex.load(tmp_path / "index", index.encoder)
-
-
-def test_truncated_vectors_have_no_channel(tiny_tokenizer):
-    model = build("dan_lexical")
-    full, truncated = (Encoder(model, tiny_tokenizer, size).encode(["we walk"], side="response") for size in (None, 6))
-    assert truncated.shape == (1, 6)
-    np.testing.assert_allclose(truncated[0], full[0, :6] / np.linalg.norm(full[0, :6]), rtol=1e-5)

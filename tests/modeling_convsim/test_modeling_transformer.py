@@ -5,7 +5,6 @@ import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
-from transformers import modeling_flash_attention_utils as flash_attention
 
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts
 from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
@@ -144,35 +143,28 @@ def test_dropout_is_applied_to_the_embeddings_within_the_network_and_at_the_end_
 
 
 @pytest.fixture
-def flash_calls(monkeypatch):
-    """The calls of flash attention, by `flash_attn`'s signatures, and of torch's kernel; neither runs on a CPU."""
+def kernel_calls(monkeypatch):
+    """The calls of torch's kernel for GPUs, which does not run on a CPU; sentences are read as on a GPU."""
     calls = []
 
-    def attend(q, k, v, softmax_scale):
-        weights = torch.einsum("qhs,khs->hqk", q, k).mul(softmax_scale).softmax(-1)
+    def attend(q, k, v, scale):
+        weights = torch.einsum("qhs,khs->hqk", q, k).mul(scale).softmax(-1)
         return torch.einsum("hqk,khs->qhs", weights, v)
 
-    def varlen(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False
+    def kernel(
+        q, k, v, bias, starts_q, starts_k, longest_q, longest_k, dropout, custom_mask_type, compute_log_sumexp, scale
     ):
-        calls.append({"tokens": len(q), "dropout": dropout_p, "causal": causal})
-        assert cu_seqlens_q.dtype == torch.int32
-        assert torch.equal(cu_seqlens_q, cu_seqlens_k)
-        assert max_seqlen_q == max_seqlen_k == cu_seqlens_q.diff().max()
-        bounds = cu_seqlens_q.tolist()
-        spans = [slice(*ends) for ends in itertools.pairwise(bounds)]
-        return torch.cat([attend(q[span], k[span], v[span], softmax_scale) for span in spans])
-
-    def kernel(q, k, v, bias, *starts_longest_dropout, custom_mask_type, compute_log_sumexp, scale):
-        assert bias is None
+        assert bias is None and custom_mask_type == 0  # not causal
         assert compute_log_sumexp == torch.is_grad_enabled()  # which the backward pass reads
-        values = varlen(q[0], k[0], v[0], *starts_longest_dropout, scale, causal=bool(custom_mask_type))
+        assert starts_q.dtype == torch.int32 and torch.equal(starts_q, starts_k)
+        assert longest_q == longest_k == starts_q.diff().max()
+        calls.append({"tokens": q.shape[1], "dropout": dropout})
+        spans = [slice(*ends) for ends in itertools.pairwise(starts_q.tolist())]
+        values = torch.cat([attend(q[0, span], k[0, span], v[0, span], scale) for span in spans])
         return values.unsqueeze(0), "log sums", "seed"
 
     monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", kernel)
-    functions = None, varlen, None, flash_attention._pad_input, flash_attention._unpad_input
-    monkeypatch.setattr(flash_attention, "_lazy_imports", lambda *_, **options: functions)
-    monkeypatch.setattr(flash_attention, "_loaded_implementation", None)
+    monkeypatch.setattr(ConvSimTransformerModel, "_reads_without_padding", lambda *_: True)
     return calls
 
 
@@ -183,36 +175,27 @@ def pooled_and_gradients(model, batch) -> tuple[torch.Tensor, list[torch.Tensor]
     return pooled.detach(), [parameter.grad for parameter in model.parameters()]
 
 
-def use_flash_attention(model, implementation, monkeypatch) -> None:
-    model.config._attn_implementation = implementation
-    if implementation == "sdpa":  # as on a GPU
-        monkeypatch.setattr(ConvSimTransformerModel, "_reads_without_padding", lambda *_: True)
-
-
-@pytest.mark.parametrize("implementation", ["flash_attention_2", "sdpa"])
 @pytest.mark.parametrize("arrange", [pack, pad])
-def test_flash_attention_reads_all_sentences_at_once_without_padding(arrange, implementation, flash_calls, monkeypatch):
+def test_the_kernel_for_gpus_reads_all_sentences_at_once_without_padding(arrange, request):
     model, batch = build("transformer").encoder, arrange(SENTENCES)
     expected = pooled_and_gradients(model, batch)
-    use_flash_attention(model, implementation, monkeypatch)
+    kernel_calls = request.getfixturevalue("kernel_calls")
     torch.testing.assert_close(pooled_and_gradients(model, batch), expected, rtol=1e-4, atol=1e-6)
     tokens = sum(len(sentence) for sentence in SENTENCES)
-    assert flash_calls == model.config.num_hidden_layers * [{"tokens": tokens, "dropout": 0.0, "causal": False}]
-    flash_calls.clear()
+    assert kernel_calls == model.config.num_hidden_layers * [{"tokens": tokens, "dropout": 0.0}]
+    kernel_calls.clear()
     model.config.attention_dropout = 0.25
     model.train()(**batch)
-    assert [call["dropout"] for call in flash_calls] == model.config.num_hidden_layers * [0.25]
+    assert [call["dropout"] for call in kernel_calls] == model.config.num_hidden_layers * [0.25]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("implementation", ["flash_attention_2", "sdpa"])
-@pytest.mark.parametrize("batch", [pack([[]]), pad([[]])])
-def test_flash_attention_of_no_tokens_gives_zeros(batch, implementation, flash_calls, monkeypatch):
+def test_the_kernel_for_gpus_is_not_called_for_no_tokens(request):
     model = build("transformer").encoder
-    expected = model(**batch).pooler_output
-    use_flash_attention(model, implementation, monkeypatch)
-    torch.testing.assert_close(model(**batch).pooler_output, expected, rtol=0, atol=0)
-    assert not flash_calls
+    expected = model(**pack([[]])).pooler_output
+    kernel_calls = request.getfixturevalue("kernel_calls")
+    torch.testing.assert_close(model(**pack([[]])).pooler_output, expected, rtol=0, atol=0)
+    assert not kernel_calls
 
 
 def test_sentences_are_read_without_padding_on_a_gpu_unless_another_kernel_is_selected(monkeypatch):

@@ -59,14 +59,6 @@ def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_p
     assert {path.name for path in tmp_path.glob("*.py")} == {f"{module}.py", *imports}
 
 
-def test_resaved_bare_encoder_does_not_name_the_multitask_model(multitask, tmp_path):
-    multitask.save_pretrained(tmp_path / "multitask")
-    encoder = AutoModel.from_pretrained(tmp_path / "multitask")
-    encoder.save_pretrained(tmp_path / "encoder")
-    assert set(auto_map(tmp_path / "encoder")) == {"AutoConfig", "AutoModel"}
-    assert AutoModel.from_pretrained(tmp_path / "encoder", output_loading_info=True)[1]["missing_keys"] == set()
-
-
 @pytest.mark.parametrize("part", ["multitask", "encoder"])
 def test_sentence_transformers_opens_a_saved_folder(multitask, part, tiny_tokenizer, tmp_path):
     from sentence_transformers import SentenceTransformer
