@@ -54,7 +54,7 @@ def read_rows(
     rows: dict[str, Rows] = {}
     for file in files:
         # SNLI and Multi-Premise Entailment have tab-separated values in .txt files.
-        records = partial(read_records, file, separated=TABS if form_of(file) == ".txt" else None)
+        records = partial(read_records, file, dialect=TABS if form_of(file) == ".txt" else None)
         split = find_split(file.name) or "train"
         rows[split] = chain(rows.get(split, ()), _rows_by_role(records, names, broken, optional))
     return rows

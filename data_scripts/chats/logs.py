@@ -245,5 +245,5 @@ def _note_layout(log: ChatLog, sample: Sample) -> None:
     """Note the encoding and the delimiter as detected, if they are not the usual ones."""
     if sample.form in FORMS and sample.form != ".parquet" and sample.text.encoding != UTF8:
         log.detected["encoding"] = sample.text.encoding
-    if sample.form in DELIMITED and sample.columns.delimiter != ("\t" if sample.form == ".tsv" else ","):
-        log.detected["delimiter"] = DELIMITERS[sample.columns.delimiter]
+    if sample.form in DELIMITED and sample.dialect.delimiter != ("\t" if sample.form == ".tsv" else ","):
+        log.detected["delimiter"] = DELIMITERS[sample.dialect.delimiter]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from data_scripts.chats.messages import ChatLog, name_of_content
-from data_scripts.chats.roles import (
+from data_scripts.chats.column_roles import (
     are_long_texts,
     find_notes,
     flat_columns,
@@ -20,6 +19,7 @@ from data_scripts.chats.roles import (
     plain_name,
     shape_of,
 )
+from data_scripts.chats.messages import ChatLog, name_of_content
 from data_scripts.chats.tables import default_columns, has_columns
 from data_scripts.files.records import SAMPLE_RECORDS, Record, Records, Rows
 from data_scripts.files.texts import BrokenLines

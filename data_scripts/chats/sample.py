@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from data_scripts.files.delimited import TABS, Columns
+from data_scripts.files.delimited import TABS, Dialect
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_values import Streamed
 from data_scripts.files.records import DELIMITED, Records, form_of, read_records
@@ -89,12 +89,12 @@ class Sample:
         return [line for line in start.splitlines() if line.strip()]
 
     @cached_property
-    def columns(self) -> Columns:
+    def dialect(self) -> Dialect:
         """How the columns of a text table are separated."""
         head = self.text.head
         start = head[:SAMPLE_BYTES].decode(self.text.encoding, "replace").removeprefix("\ufeff")
         start = start if len(head) <= SAMPLE_BYTES else start.rpartition("\n")[0] + "\n"
-        found = _detect_columns(start)
+        found = _detect_dialect(start)
         return TABS if self.form == ".tsv" and found.delimiter == "\t" else found
 
     @cached_property
@@ -108,7 +108,7 @@ class Sample:
             return hub_records(str(self.path))
         is_table = self.form in DELIMITED
         text = None if self.form == ".parquet" else self.text
-        return read_records(self.path, text, self.columns if is_table else None, self.streamed)
+        return read_records(self.path, text, self.dialect if is_table else None, self.streamed)
 
     @cached_property
     def _zipped(self) -> tuple[list[str], TextFile]:
@@ -191,14 +191,14 @@ def _best_match(path: Path, sample: bytes, encodings: list[str]) -> str:
     return _WESTERN if _WESTERN in equal and _WESTERN in encodings else best.encoding.replace("_", "-")
 
 
-def _detect_columns(sample: str) -> Columns:
+def _detect_dialect(sample: str) -> Dialect:
     """The delimiter, and the escape character if there is one, of a table that begins with `sample`."""
     header = sample.partition("\n")[0]
     candidates = [each for each in DELIMITERS if each in header]
     if len(candidates) < 2 and '\\"' not in sample:
-        return Columns((candidates or [","])[0])
+        return Dialect((candidates or [","])[0])
     sniffed, escape = _sniff(sample)
-    return Columns(sniffed if sniffed in candidates else max(candidates or [","], key=header.count), escape)
+    return Dialect(sniffed if sniffed in candidates else max(candidates or [","], key=header.count), escape)
 
 
 def _sniff(sample: str) -> tuple[str, str | None]:

@@ -4,9 +4,9 @@ import re
 import shlex
 from collections.abc import Callable
 
+from data_scripts.chats.column_roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.chats.dates import with_dates
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
-from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.text import are_html, html_to_text, unescape
 from data_scripts.files.errors import InputError, refuse_options

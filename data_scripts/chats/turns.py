@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import ibis
 import ibis.expr.types as ir
 
-from data_scripts.chats.roles import answering_roles
+from data_scripts.chats.column_roles import answering_roles
 from data_scripts.files.errors import InputError
 from data_scripts.pairs.engines import materialize
 

@@ -18,11 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from data_scripts.chats.column_roles import BOTH, answering_roles, flat_columns, look_up
 from data_scripts.chats.conversations import store_logs
 from data_scripts.chats.joining import join_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
-from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_up
 from data_scripts.chats.tables import find_columns
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM

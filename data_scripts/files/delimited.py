@@ -13,7 +13,7 @@ CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 
 
 @dataclass(frozen=True)
-class Columns:
+class Dialect:
     """How the columns of a text table are separated.
 
     Attributes:
@@ -27,22 +27,22 @@ class Columns:
     quoted: bool = True
 
 
-TABS = Columns("\t", quoted=False)
+TABS = Dialect("\t", quoted=False)
 
 
-def tsv_lines(text: TextFile, broken: BrokenLines, separated: Columns) -> Iterator[tuple[str, list[str]]]:
+def tsv_lines(text: TextFile, broken: BrokenLines, dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
     """The fields of each line that is not blank, without quotes, with its location."""
     for number, (location, line) in enumerate(text.lines()):
         try:
             if line.strip(b"\r"):  # a blank line is not a record
-                yield location, decode(line.removesuffix(b"\r")).split(separated.delimiter)
+                yield location, decode(line.removesuffix(b"\r")).split(dialect.delimiter)
         except BrokenLineError as error:
             if not number:
                 raise _not_utf8(location, error.args[1]) from error
             broken.add(error.args[0], location, error.args[1])
 
 
-def csv_lines(text: TextFile, broken: BrokenLines, separated: Columns) -> Iterator[tuple[str, list[str]]]:
+def csv_lines(text: TextFile, broken: BrokenLines, dialect: Dialect) -> Iterator[tuple[str, list[str]]]:
     """The fields of each record; if a quote is not closed, only the line in which it opens is left out."""
     unread = text.lines()
     again: deque[tuple[str, bytes]] = deque()
@@ -57,8 +57,8 @@ def csv_lines(text: TextFile, broken: BrokenLines, separated: Columns) -> Iterat
 
     def new_reader() -> Any:
         # A field has at most csv.field_size_limit() characters (131,072).
-        doubled, escape = separated.escape is None, separated.escape
-        return csv.reader(lines(), delimiter=separated.delimiter, escapechar=escape, doublequote=doubled, strict=True)
+        doubled, escape = dialect.escape is None, dialect.escape
+        return csv.reader(lines(), delimiter=dialect.delimiter, escapechar=escape, doublequote=doubled, strict=True)
 
     reader, width = new_reader(), 0
     while True:

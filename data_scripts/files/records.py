@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from data_scripts.files.delimited import TABS, Columns, csv_lines, tsv_lines
+from data_scripts.files.delimited import TABS, Dialect, csv_lines, tsv_lines
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_values import (
     JSON_LINES,
@@ -105,14 +105,14 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
 
 
 def read_records(
-    path: Path, text: TextFile | None = None, separated: Columns | None = None, streamed: Streamed = ()
+    path: Path, text: TextFile | None = None, dialect: Dialect | None = None, streamed: Streamed = ()
 ) -> Records:
     """The records of a file; `rows` counts and leaves out the lines that cannot be read.
 
     Args:
         path: a file with one of the suffixes in `FORMS`; text may be compressed.
         text: its content, if it is text; by default UTF-8.
-        separated: the columns of a text table; by default commas, or tabs without quoting in a .tsv.
+        dialect: how the columns of a text table are separated; by default commas, or tabs without quoting in a .tsv.
         streamed: lists whose elements are read as they are needed, if a .json file is one object with such a list
             after the named fields; `a.b` is the list b in the object a.
 
@@ -125,7 +125,7 @@ def read_records(
     text = text or TextFile.read(path)
     head = text if text.is_whole else _beginning(text)
     if form in DELIMITED:
-        return _table(text, head, separated or (TABS if form == ".tsv" else Columns()))
+        return _table(text, head, dialect or (TABS if form == ".tsv" else Dialect()))
     if form not in JSON_LINES:
         with head.open() as stream:
             is_array, first = stream.peek(1).lstrip()[:1] == b"[", stream.readline()
@@ -159,8 +159,8 @@ def _first(rows: Iterable[Any]) -> list[Any]:
     return first
 
 
-def _table(text: TextFile, head: TextFile, separated: Columns) -> Records:
-    read = partial(csv_lines, separated=separated) if separated.quoted else partial(tsv_lines, separated=separated)
+def _table(text: TextFile, head: TextFile, dialect: Dialect) -> Records:
+    read = partial(csv_lines, dialect=dialect) if dialect.quoted else partial(tsv_lines, dialect=dialect)
     broken = BrokenLines()
     lines = read(head, broken)
     location, columns = next(lines, ("", []))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.files.delimited import TABS, Columns
+from data_scripts.files.delimited import TABS, Dialect
 from data_scripts.files.extras import import_extra
 from data_scripts.files.json_values import JSON_LINES
 from data_scripts.files.records import form_of, read_records
@@ -106,7 +106,7 @@ def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
         text = TextFile.read(path)
         header = text.head.removeprefix(codecs.BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
         names = {mark: next(csv.reader([header], delimiter=mark), []) for mark in DELIMITERS}
-        columns = Columns(max(DELIMITERS, key=lambda mark: (column in names[mark], len(names[mark]))))
+        columns = Dialect(max(DELIMITERS, key=lambda mark: (column in names[mark], len(names[mark]))))
     records = read_records(path, text, columns)
     if records.complete and column not in records.columns:
         raise ValueError(f"{path} has no column {column!r}, only {', '.join(records.columns)}{remedy}")

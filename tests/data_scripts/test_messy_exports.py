@@ -1,39 +1,203 @@
-"""The exports of `messy_exports` are read completely, or refused with a remedy."""
+"""Chat exports as people have them, written from examples/support.csv, give the same pairs in every format."""
 
+import csv
+import io
+import json
+import mailbox
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from itertools import count, islice, pairwise
 from pathlib import Path
+from typing import Any
 
-import pytest
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from tests.data_scripts.messy_exports import EXPORTS, Outcome, read_exports
+from data_scripts.chats.conversations import store_logs
+from data_scripts.chats.formats.mail import SOURCE as MAIL
+from data_scripts.chats.joining import join_logs
+from data_scripts.chats.logs import check_log, read_log
+from data_scripts.chats.messages import ChatLog
+from data_scripts.clean.filters import Filters
+from data_scripts.pairs.engines import connect
 
-NAMES = [export.name for export in EXPORTS]
-LABELS = {"transcript.txt": 1}  # lines of messages that begin like messages themselves
-MEDIA = {"WhatsApp Chat.txt": 250, "whatsapp.zip": 25}  # of which the text says that they were omitted
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    folder: Path = tmp_path_factory.mktemp("exports")
-    return {outcome.export.name: outcome for outcome in read_exports(folder)}
-
-
-@pytest.mark.parametrize("name", [export.name for export in EXPORTS if export.refused])
-def test_an_export_that_is_not_clear_is_refused_with_the_remedy(outcomes, name):
-    assert outcomes[name].export.refused in outcomes[name].refusal and outcomes[name].refusal.startswith(name)
-    assert outcomes[name].kept == {"paper": 0, "chat": 0}
+SUPPORT = Path(__file__).parents[2] / "examples" / "support.csv"
+MESSAGES, PAIRS = 500, 329  # of the threads of the log; the pairs are different ones
+PLAIN, MESSY = "thread|time|speaker|text", "Ticket #|Sent at|From|Message"
 
 
-@pytest.mark.parametrize("name", [export.name for export in EXPORTS if not export.refused])
-def test_all_messages_of_an_export_are_read_and_the_rules_for_chats_keep_more_pairs(outcomes, name):
-    outcome = outcomes[name]
-    expected = 329 if name == "faq.parquet" else outcome.export.messages - MEDIA.get(name, 0) + LABELS.get(name, 0)
-    assert (outcome.read, outcome.refusal) == (expected, "")
-    assert 0 < outcome.kept["paper"] < outcome.kept["chat"]
+@dataclass
+class Row:
+    """A message of the support log."""
+
+    thread: str
+    time: datetime
+    speaker: str
+    text: str
 
 
-def test_the_same_threads_give_the_same_pairs_in_every_format(outcomes):
-    whole = [name for name in NAMES if outcomes[name].kept["chat"] == 329]
-    assert whole == [
-        "plain.csv", "support.csv", "german.csv", "excel.txt", "forum.csv", "faq.parquet", "nested.jsonl", "array.json",
-        "chats.jsonl", "slack.zip", "support.mbox", "tickets.json", "columns.csv",
-    ]  # fmt: skip
+def support_rows(number: int) -> list[Row]:
+    """The first messages of the support log, thread by thread; then the same again a year later in other threads."""
+    with SUPPORT.open(encoding="utf-8", newline="") as file:
+        records = sorted(csv.DictReader(file), key=lambda record: int(record["Ticket #"]))
+    rows = []
+    for repeat, record in islice(((repeat, record) for repeat in count() for record in records), number):
+        time = datetime.strptime(record["Sent at"], "%d/%m/%Y %H:%M") + timedelta(days=364 * repeat)
+        rows.append(Row(f"{record['Ticket #']}{repeat or ''}", time, record["From"], record["Message"]))
+    return rows
+
+
+def table(
+    columns: str, delimiter: str = ",", encoding: str = "utf-8", dates: str = "%Y-%m-%dT%H:%M:%S", ending: str = "\n"
+) -> Callable[[Path, list[Row]], None]:
+    """Write the columns thread, time, speaker and text; a role in `columns` may be empty to leave it out."""
+
+    def write(path: Path, rows: list[Row]) -> None:
+        file = io.StringIO(newline="")
+        names = columns.split("|")
+        writer = csv.writer(file, delimiter=delimiter, lineterminator=ending)
+        writer.writerow(filter(None, names))
+        for row in rows:
+            values = (row.thread, row.time.strftime(dates), row.speaker, row.text)
+            writer.writerow(value for name, value in zip(names, values, strict=True) if name)
+        path.write_bytes(file.getvalue().encode(encoding))
+
+    return write
+
+
+def reply_links(path: Path, rows: list[Row]) -> None:
+    lines, last = ["Post ID,In reply to,Author,Body"], {}
+    for number, row in enumerate(rows, start=1):
+        lines.append(f'{number},{last.get(row.thread, "")},{row.speaker},"{row.text.replace(chr(34), chr(34) * 2)}"')
+        last[row.thread] = number
+    path.write_text("\n".join(lines), encoding="utf-8-sig")
+
+
+def ready_pairs(rows: list[Row]) -> list[dict[str, str]]:
+    return [
+        {"Question": a.text, "Answer": b.text}
+        for a, b in pairwise(rows)
+        if a.thread == b.thread and a.speaker != b.speaker
+    ]
+
+
+def json_lines(path: Path, rows: list[Row]) -> None:
+    records = [
+        {
+            "conversationId": row.thread,
+            "createdAt": int(row.time.replace(tzinfo=UTC).timestamp() * 1000),
+            "author": {"id": len(row.speaker), "name": row.speaker},
+            "content": row.text,
+        }
+        for row in rows
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+
+def json_array(path: Path, rows: list[Row]) -> None:
+    dates = "%a, %d %b %Y %H:%M:%S +0000"
+    records = [{"chat_id": r.thread, "sent": r.time.strftime(dates), "from": r.speaker, "msg": r.text} for r in rows]
+    path.write_bytes(json.dumps(records, indent=1, ensure_ascii=False).encode("utf-16"))
+
+
+def slack(path: Path, rows: list[Row]) -> None:
+    days: dict[str, list[dict[str, Any]]] = {}
+    for number, row in enumerate(rows):
+        ts = f"{row.time.replace(tzinfo=UTC).timestamp():.0f}.{number:06}"
+        message = {"type": "message", "user": row.speaker, "ts": ts, "text": row.text, "thread_ts": row.thread}
+        days.setdefault(f"support/{row.time:%Y-%m-%d}.json", []).append(message)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("channels.json", "[]")
+        for name, messages in days.items():
+            archive.writestr(name, json.dumps(messages))
+
+
+def roles(path: Path, rows: list[Row]) -> None:
+    threads: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        role = "assistant" if " " not in row.speaker else "user"
+        threads.setdefault(row.thread, []).append({"role": role, "content": row.text})
+    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in threads.values()), encoding="utf-8")
+
+
+def two_columns(path: Path, rows: list[Row]) -> None:
+    lines = ["Chat;Date;Time;Name;Message"]
+    lines += [
+        f'{r.thread};{r.time:%d/%m/%Y};{r.time:%H:%M};{r.speaker};"{r.text.replace(chr(34), chr(34) * 2)}"'
+        for r in rows
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def mails(path: Path, rows: list[Row]) -> None:
+    """A mail per message, which quotes what it answers and has a signature."""
+    box, last = mailbox.mbox(path), dict[str, tuple[str, Row]]()
+    for number, row in enumerate(rows):
+        mail = EmailMessage()
+        mail["From"], mail["Message-ID"] = f"{row.speaker.replace(' ', '.')}@example.org", f"<{number}@example.org>"
+        mail["Subject"], mail["Date"] = f"Ticket {row.thread}", row.time.replace(tzinfo=UTC)
+        content = row.text.replace(". ", ".\n")
+        if row.thread in last:
+            answered, before = last[row.thread]
+            mail["In-Reply-To"] = answered
+            quoted = "\n> ".join(before.text.splitlines())
+            content += f"\n\nOn {before.time:%d %b %Y at %H:%M}, {before.speaker}\n<a@example.org> wrote:\n> {quoted}"
+        mail.set_content(f"{content}\n-- \n{row.speaker}\nThe Shop\n")
+        box.add(mail)
+        last[row.thread] = mail["Message-ID"], row
+    box.close()
+
+
+def tickets(path: Path, rows: list[Row]) -> None:
+    """Tickets whose descriptions are their first messages, as Freshdesk has them."""
+    threads: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        body = f"<div><p>{row.text.replace('. ', '.</p><p>')}</p></div>"
+        fields = {"user_id": row.speaker, "body": body, "private": False, "created_at": f"{row.time.isoformat()}Z"}
+        threads.setdefault(row.thread, []).append(fields)
+    records = []
+    for name, (first, *others) in threads.items():
+        note = {"user_id": "Tom", "body": "<p>who is that?</p>", "private": True, "created_at": first["created_at"]}
+        opening = {"requester_id": first["user_id"], "description": first["body"], "created_at": first["created_at"]}
+        records.append({"id": name, "subject": "a ticket of some words", **opening, "conversations": [note, *others]})
+    path.write_text(json.dumps({"tickets": records, "next_page": None}), encoding="utf-8")
+
+
+EXPORTS = {
+    "plain.csv": table(PLAIN),
+    "support.csv": table(MESSY, dates="%d/%m/%Y %H:%M"),
+    "german.csv": table(MESSY, ";", "cp1252", "%d.%m.%Y %H:%M", "\r\n"),
+    "excel.txt": table(MESSY, "\t", "utf-16", ending="\r\n"),
+    "forum.csv": reply_links,
+    "faq.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(ready_pairs(rows)), path),
+    "nested.jsonl": json_lines,
+    "array.json": json_array,
+    "chats.jsonl": roles,
+    "slack.zip": slack,
+    "support.mbox": mails,
+    "tickets.json": tickets,
+    "columns.csv": two_columns,
+}
+
+
+def test_the_same_threads_give_the_same_pairs_in_every_format(tmp_path):
+    rows = support_rows(MESSAGES)
+    logs, read = [], {}
+    for number, (name, write) in enumerate(EXPORTS.items()):
+        write(tmp_path / name, rows)
+        log = ChatLog(tmp_path / name, MAIL if name.endswith(".mbox") else f"export {number}")
+        check_log(log)
+        read[name] = sum(1 for _ in read_log(log))
+        logs.append(log)
+    assert read == dict.fromkeys(EXPORTS, MESSAGES) | {"faq.parquet": PAIRS}
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    stored = store_logs(logs, Filters(), scratch)
+    with connect(scratch) as database:  # all logs in one join
+        pairs = join_logs(stored, database, scratch, Filters("chat"), {}).distinct()
+        sources = Counter(source.partition("/")[0] for source in pairs.source.to_pyarrow().to_pylist())
+    assert sources == {log.name: PAIRS for log in logs}

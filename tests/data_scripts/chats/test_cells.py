@@ -106,11 +106,6 @@ def test_two_people_may_have_other_names_in_each_conversation(tmp_path):
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
 
-def test_a_question_and_its_answer_are_a_conversation_of_two_sides(tmp_path):
-    items, _ = read(tmp_path / "c.csv", [{"log": cell(said[:2])} for said in (CALL, CHAT)])
-    assert conversations(items) == [CALL[:2], CHAT[:2]]
-
-
 def test_equal_conversations_have_equal_ids(tmp_path):
     items, _ = read(tmp_path / "c.csv", [{"log": cell(said)} for said in (CALL, CHAT, CALL)])
     assert [item.id for item in items[6:]] == [item.id for item in items[:3]] != [item.id for item in items[3:6]]

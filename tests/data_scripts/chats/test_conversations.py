@@ -113,17 +113,6 @@ def test_a_warning_names_the_rule_that_left_no_pair(tmp_path, capsys):
     assert "warning: the rules removed 2 of 2 turns (100%)" in errors and "--filters chat keeps more" in errors
 
 
-def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(tmp_path, capsys):
-    tsv = tmp_path / "chat.tsv"
-    tsv.write_bytes(b"input\tresponse\nh\xc3\xa9 you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
-    assert run(tsv, "--output", tmp_path / "out") == 0
-    printed = capsys.readouterr().out
-    assert f"{tsv.name}:3: wrong number of fields (expected 2, found 1)" in printed
-    assert f"{tsv.name}:4: not UTF-8 (byte 0xe9 at 4)" in printed
-    assert report(tmp_path / "out")["lines left out"] == {"wrong number of fields": 1, "not UTF-8": 1}
-    assert len(read(tmp_path / "out")) == 2
-
-
 def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
     chain = [f"{LONG} number {number}" for number in range(40)]
     rows = [f"{chain[number]}\t{chain[number + 1]}" for number in range(39) if number % 4]
@@ -262,19 +251,6 @@ def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
     assert read(tmp_path / "same") == read(tmp_path / "out")
 
 
-def test_messages_and_ready_pairs_of_several_files_form_one_dataset(tmp_path):
-    chat = json_lines(
-        tmp_path / "chat.jsonl",
-        {"messages": [{"role": "user", "content": "who are you"}, {"role": "assistant", "content": "a heron"}]},
-    )
-    ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", "how are you\tvery well")
-    assert run(chat, ready, "--output", tmp_path / "out") == 0
-    assert {(row["input"], row["source"]) for row in read(tmp_path / "out")} == {
-        ("who are you", "chat"),
-        ("how are you", "ready"),
-    }
-
-
 def test_a_channel_without_messages_is_counted_and_does_not_stop_the_run(tmp_path, capsys):
     channel = {"guild": {"name": "Birds"}, "channel": {"id": "1", "name": "herons"}, "messages": []}
     empty = json_lines(tmp_path / "herons.json", channel)
@@ -352,13 +328,11 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
     ("make", "message"),
     [
         (lambda at: write_tsv(at / "c.tsv", "left\tright"), "c.tsv:1: the columns are left, right; expected"),
-        (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: contains no message and no pair"),
         (lambda at: raw(at / "c.parquet", b"not Parquet"), "c.parquet: not a readable Parquet file"),
-        (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: contains no message and no pair"),
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
-        (lambda at: at / "c.log", "c.log: cannot be read (No such file or directory)"),
         (lambda at: raw(at / "c.png", b"input,response\n"), "c.png: unknown kind of file"),
+        (lambda at: raw(at / "c.xlsx", b"PK"), "c.xlsx: a spreadsheet; save it as CSV"),
         (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: not .mbox, in which a folder of mails is one file"),
         (lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]), "the archive is truncated"),
         (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pair is left to write"),
@@ -460,14 +434,6 @@ def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_count
     assert counts["kept turns"]["reply of another author"] == 6 and counts["kept turns"]["pair"] == 12
     assert counts["settings"]["repliers"] == 2  # their names are nobody's business
     assert "hint" not in capsys.readouterr().err
-
-
-def test_the_same_threads_are_in_the_same_splits_whoever_replies(tmp_path):
-    path = write_tsv(tmp_path / "chat.tsv", *TICKETS)
-    assert run(path, "-o", tmp_path / "all") == run(path, "--repliers", "Jo", "-o", tmp_path / "one") == 0
-    for split in SPLITS:
-        rows = [row for row in read_split(tmp_path / "all", split) if row["response"].startswith("on")]
-        assert read_split(tmp_path / "one", split) == rows
 
 
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):

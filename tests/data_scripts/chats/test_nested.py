@@ -217,7 +217,6 @@ def test_the_name_of_the_list_may_end_with_the_usual_one(tmp_path, name):
     ("public", "note"),
     [
         ({"private": False}, {"private": True}),
-        ({"public": True}, {"public": False}),
         ({"is_internal": None}, {"is_internal": "True"}),
         ({"part_type": "comment"}, {"part_type": "note"}),
     ],

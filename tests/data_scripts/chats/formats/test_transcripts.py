@@ -151,15 +151,11 @@ def test_blank_lines_and_rules_end_conversations(tmp_path):
     assert "c.txt:11" in log.broken.examples[0]
 
 
-def test_blank_lines_between_all_messages_end_no_conversation(tmp_path):
-    items, _ = read(tmp_path / "c.txt", "Ann: a\n\nBen: b\n\nAnn: c\nmore\n\nBen: d\n")
-    assert [(item.thread, item.text) for item in items] == [("c/1", text) for text in ("a", "b", "c\nmore", "d")]
-
-
 @pytest.mark.parametrize(
     ("text", "threads"),
     [
         ("Transcript of a call\nAnn: a, b\nBen: b\nAnn: c\n", "111"),
+        ("Ann: a\n\nBen: b\n\nAnn: c\nmore\n\nBen: d\n", "1111"),  # blank lines between all messages
         ("---\nAnn: a\nBen: b\n***\nAnn: c\n", "112"),
         ("Ann: a\nBen: b\n\nAnn: c\n\nBen: d\n", "1123"),  # half of the messages are after blank lines
         ("Ann: a\r\nBen: b\r\n\r\nAnn: c\r\n====\r\nBen: d\r\n", "1123"),

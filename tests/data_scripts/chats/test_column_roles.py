@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from data_scripts.chats.column_roles import flat_columns, guess_roles, shape_of
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
-from data_scripts.chats.roles import flat_columns, guess_roles, shape_of
 from data_scripts.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
@@ -29,15 +29,12 @@ def guess(**columns: list) -> dict[str, str]:
         ("msg_id|in_reply_to|user|content", "id|parent|speaker|text"),
         ("id|thread|Sender Name|sender|timestamp|text", "id|thread||speaker|time|text"),
         ("Question|Answer|id", "input|response|id"),
-        ("prompt|completion", "input|response"),
         ("date|name|comment", "time|speaker|text"),
         ("tweet_id|author_id|created_at|text|in_response_to_tweet_id", "id|speaker|time|text|parent"),
         ("customer|agent", "input|response"),
-        ("customer|when", "|time"),
         ("Q|A", "input|response"),
         ("prompt|chosen|rejected", "input|response|"),
         ("channel|case_number|text", "|thread|text"),
-        ("a|b|c", "||"),
     ],
 )
 def test_names_alone_show_the_roles(columns, roles):
