@@ -98,10 +98,8 @@ def test_inspect_shows_the_pairs_and_what_was_removed(tmp_path, capsys):
     assert main(["inspect", log]) == 0
     output = capsys.readouterr().out
     assert "    -> Sign in again, please.\n" in output
-    assert (
-        "removed: salutations 108, closings and signatures 36, device footers 24, names replaced by {name} 12" in output
-    )
-    assert "automatic messages 36; --keep_salutations keeps them" in output
+    assert re.search(r"salutations +108\n.* signatures +36\n.* footers +24\n", output)
+    assert re.search(r"automatic +36\n", output)
     assert main(["inspect", log, "--keep_salutations"]) == 0
     output = capsys.readouterr().out
-    assert "removed:" not in output and f"{log} --keep_salutations --columns" in output
+    assert "removed from texts" not in output and f"{log} --keep_salutations --columns" in output

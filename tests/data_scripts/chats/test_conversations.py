@@ -46,13 +46,6 @@ def test_tsv_and_parquet_of_the_same_pairs_give_the_same_folder(tmp_path):
     assert {row["source"] for row in read(tmp_path / "a")} == {"chat"}
 
 
-def test_a_pair_without_a_thread_is_assigned_one_by_its_texts(tmp_path):
-    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse\tthread", f"{LONG}\tyes\t", f"no\t{LONG}\t", "so\tit is\t7")
-    assert run(tsv, "--output", tmp_path / "out") == 0
-    threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
-    assert threads[LONG] == threads["no"] != threads["so"] == "7"
-
-
 def test_pairs_that_chain_are_one_thread_whatever_rule_removes_one_between_them(tmp_path):
     texts = ["hi", "hello", "how are you", "http://a.b", "fine", "bye"]
     rows = [*map("\t".join, itertools.pairwise(texts)), "hi\twell", "hi\tno", "hello\tyes"]

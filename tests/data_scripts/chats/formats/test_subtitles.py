@@ -104,10 +104,6 @@ def test_subtitles_without_names_are_refused(tmp_path, texts):
         read(tmp_path / "a.vtt", cues(*texts))
 
 
-def test_the_share_of_texts_with_names_that_is_enough(tmp_path):
-    assert len(read(tmp_path / "a.vtt", cues("Ann: a", "Ben: b", *"abcdefgh"))[0]) == 10
-
-
 def test_lines_that_cannot_be_read_are_counted(tmp_path):
     text = cues("Ann: a", "Ben: b").encode() + b"00:00:05 --> 00:00:06\nBen: c\n\xff\nd\n"
     items, log = read(tmp_path / "a.vtt", text, encoding="utf-8")
