@@ -40,6 +40,7 @@ MAY_CHANGE = {
 KIND = "run"
 CONFIG, RESULTS, METRICS = "config.yaml", "results.json", "metrics.jsonl"
 CARD = "README.md"
+RESUME_OR_REPLACE = "resume the run with --resume true, delete and replace it with --overwrite true"
 # What a run writes; nothing else in its folder is ever deleted. The record is last: it proves that the rest is ours.
 RUN_ENTRIES = re.compile(
     r"results\.json|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
@@ -162,14 +163,14 @@ class Run:
         Raises:
             InputError: the folder has no such record.
         """
-        self._check_replaceable(overwrite=True)
+        self.check_replaceable(overwrite=True)
         self._delete()
 
     def _check(self, settings: Settings) -> None:
         if settings.resume:
             self._check_resumable(settings)
-        elif self.folder.is_dir() and any(path.name != LOCK for path in self.folder.iterdir()):
-            self._check_replaceable(settings.overwrite)
+        else:
+            self.check_replaceable(settings.overwrite)
 
     def _check_resumable(self, settings: Settings) -> None:
         folder = self.folder
@@ -182,21 +183,30 @@ class Run:
             differences = "; ".join(f"{key} was {before[key]}, is {now[key]}" for key in changed)
             raise InputError(f"resume: settings differ from those of the interrupted run ({differences}): use the same")
 
-    def _check_replaceable(self, overwrite: bool) -> None:
+    def check_replaceable(self, overwrite: bool, option: str = "output_dir", remedy: str = RESUME_OR_REPLACE) -> None:
+        """Check that the folder is new, empty or that of a run without results, or, with `overwrite`, that of any run.
+
+        Args:
+            overwrite: whether what an earlier run wrote may be deleted.
+            option: the option that names the folder, for the messages.
+            remedy: what to do about an earlier run, for the messages.
+
+        Raises:
+            InputError: the folder holds something else.
+        """
         folder = self.folder
+        if not folder.is_dir() or all(path.name == LOCK for path in folder.iterdir()):
+            return
         # A run that failed before its first checkpoint holds nothing worth keeping.
         is_unfinished = has_record(folder, KIND) and not (
             self.checkpoints or self.model.exists() or (folder / RESULTS).exists()
         )
         if not overwrite and not is_unfinished:
-            raise InputError(
-                f"output_dir {folder} is not empty: resume the run with --resume true, delete and replace it with "
-                "--overwrite true, or name another folder with --output_dir"
-            )
+            raise InputError(f"{option} {folder} is not empty: {remedy}, or name another folder with --{option}")
         if not has_record(folder, KIND):
             raise InputError(
                 f"overwrite: {folder} does not look like a run's folder (no {RECORD} of a run); name another folder "
-                "with --output_dir, or delete this one yourself"
+                f"with --{option}, or delete this one yourself"
             )
 
     def _remove_unfinished(self) -> None:

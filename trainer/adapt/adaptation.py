@@ -98,7 +98,8 @@ def adapt(settings: Settings, beside: str | None = None) -> Adapted:
         pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
         trials = hold_out(pairs)
         base, choice, vectors = _adapt_model(context, data, trials)
-        judge = _centered(base, pairs["train"]) if vectors else base
+        replies = pairs["train"].shuffle(0)["response"][:QUERIES]
+        judge = CenteredEncoder(base, replies) if vectors else base
         adapted, joint = Adapted({}, pairs, trials, choice, base, judge), None
         part = _summarize(adapted)
         logger.info("%s", _describe(part))
@@ -147,10 +148,6 @@ def _write(context: RunContext, data: RunData, choice: Choice, parts: dict[str, 
     progress.pairs = steps * scale_schedule(context.settings, rows).batch_size
     progress.seconds = time.monotonic() - context.started
     return write_run(context, evaluator, progress, {"pairs": rows}, data.leakage, parts)
-
-
-def _centered(base: Encoder, pairs: Dataset) -> CenteredEncoder:
-    return CenteredEncoder(base, pairs.shuffle(0)["response"][:QUERIES])
 
 
 def _encode_texts(base: Encoder, known: list[Dataset]) -> None:

@@ -1,12 +1,9 @@
 """All steps from chat logs to an adapted model, a comparison with others, and an index of replies."""
 
-import logging
 import math
 import shlex
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +12,12 @@ import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, has_record, write_record
-from data_scripts.files.storage import LOCK, is_url, make_folder
+from data_scripts.files.folders import write_record
+from data_scripts.files.storage import is_url, make_folder
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
-from trainer.adapt.comparison import compare, describe_gain, format_comparison
+from trainer.adapt.comparison import ADAPTED, compare, describe_gain, format_comparison
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
 from trainer.evaluation.registry import load_kind
@@ -46,11 +43,11 @@ def adapt_to_chats(
 
     Fewer than 50 pairs cannot adapt a model: the index of their replies has the base as it is.
 
-    What an earlier call has left that was stopped is done again.
+    What a call has left that was stopped before it had a model is done again.
 
     Args:
         files: the logs.
-        options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
+        options: how to read them; `license` is that of the model, and `overwrite` replaces an earlier run.
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
 
@@ -60,37 +57,34 @@ def adapt_to_chats(
     Raises:
         InputError: a file, an option or the base is not usable, or no pair is left.
     """
-    prepare_folder(output, options.overwrite)
+    if is_url(output):
+        raise InputError(f"--output {output}: a run is written to a disk; name a folder")
+    Run(output).check_replaceable(options.overwrite, "output", "delete and replace the run there with --overwrite")
+    make_folder(output)
+    write_record(output, KIND)
     settings = _run_settings(choose_base(base), output, options.license)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
-    seconds: dict[str, float] = {}
-    with _timed(seconds, "reading the logs"):
-        report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
-        settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
-        print()
+    report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
+    settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
+    print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, settings, report)
-    with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
-        adapted = adapt(settings, beside=_own_base(settings))
-    test = adapted.pairs.get("test")
-    with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, adapted)
-        examples = suggest_examples(index, test)
-    with _timed(seconds, "comparison"):
-        comparison = compare(adapted)
-        print(format_comparison(comparison), end="\n\n")
-    print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
+    adapted = adapt(settings, beside=_own_base(settings))
+    index, calibration = build_index(output, adapted)
+    examples = suggest_examples(index, adapted.pairs.get("test"))
+    comparison = compare(adapted)
+    print(format_comparison(comparison), format_calibration(calibration), format_examples(examples), sep="\n\n")
     is_adapted, joint = adapted.results["adaptation"]["adapted"], adapted.results.get("joint", {})
     print(
-        f"read      {_describe_pairs(report)}",
+        f"\nread      {_describe_pairs(report)}",
         f"model     {describe_gain(comparison, is_adapted, joint.get('share'))}",
         *_where(output),
         sep="\n",
     )
     results = {
-        "response_prediction": comparison.adapted,
-        "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
-        "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
+        "response_prediction": comparison.pop(ADAPTED),
+        "baselines": {name: {"response_prediction": part} for name, part in comparison.items()},
+        "chats": {"report": report, "calibration": calibration, "examples": examples},
     }
     update_results(output / "results.json", results)
     write_run_card(output)
@@ -110,31 +104,6 @@ def choose_base(given: str | None) -> str:
     return base
 
 
-def prepare_folder(folder: Path, overwrite: bool) -> None:
-    """Create the output folder, or check that it may be replaced; what it holds stays for now.
-
-    Raises:
-        InputError: it is a URL or a file, not the folder of a run, or that of a finished run and `overwrite` is not
-            given.
-    """
-    if is_url(folder):
-        raise InputError(f"--output {folder}: a run is written to a disk; name a folder")
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder}: is a file, expected a folder; name another one")
-    is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
-    if is_used and not has_record(folder, KIND):
-        raise InputError(
-            f"--output {folder}: exists and is not the folder of a run (no {RECORD} there); name another folder, or "
-            "delete this one yourself"
-        )
-    if is_used and _is_finished(folder) and not overwrite:
-        raise InputError(
-            f"--output {folder}: holds a finished run; name another folder, or replace it with --overwrite"
-        )
-    make_folder(folder)
-    write_record(folder, KIND)
-
-
 def _own_base(settings: Settings) -> str | None:
     """The project's own base, if another encoder is adapted to messages in a language that it knows."""
     if find_backbone(str(settings.initialize_from)):
@@ -142,12 +111,6 @@ def _own_base(settings: Settings) -> str | None:
         if set(settings.language) & set(load_initial_config(own).language):
             return own
     return None
-
-
-def _is_finished(folder: Path) -> bool:
-    """Whether a folder holds a finished run: one that reads logs has results of its training before it has an index."""
-    results = folder / "results.json"
-    return results.exists() and ("chats" in read_results(results) or not (folder / "pairs").is_dir())
 
 
 def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
@@ -212,21 +175,3 @@ def _where(folder: Path) -> list[str]:
         f"files     {folder}: {model}replies/ (the index), pairs/, results.json",
         f"next      convsim demo {shlex.quote(str(folder / 'replies'))} --open",
     ]
-
-
-@contextmanager
-def _without_warnings(name: str) -> Iterator[None]:
-    named = logging.getLogger(name)
-    level = named.level
-    named.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        named.setLevel(level)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    started = time.monotonic()
-    yield
-    seconds[step] = round(time.monotonic() - started, 1)

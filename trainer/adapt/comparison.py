@@ -4,8 +4,6 @@ Where a log is small, these are the messages of cross-validation, each by the mo
 split alone would say too little.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from trainer.adapt.context import TurnWeights, add_turns, choose_context, measur
 from trainer.adapt.selection import Measured
 from trainer.data.datasets import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
-from trainer.encoders.protocol import SentenceEncoder, Side
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.ranking import (
@@ -33,31 +31,21 @@ PEER = "all-MiniLM-L6-v2"
 ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared
 METRIC = "p_at_1"
 ALONE = "adapted, without earlier turns"
+ADAPTED = "adapted"
 SYSTEMS = {"base": "the base", **LABELS}  # for people
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The parts of results.json.
-
-    Attributes:
-        adapted: response prediction of the adapted model.
-        baselines: that of the others, with the difference of P@1 to the adapted one.
-    """
-
-    adapted: dict[str, Any]
-    baselines: dict[str, dict[str, Any]]
-
-
-def compare(adapted: Adapted) -> Comparison:
+def compare(adapted: Adapted) -> dict[str, dict[str, Any]]:
     """Compare an adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
-    Each of the others has `gain`, P@1 of the model minus its own, with a paired bootstrap interval over conversations.
+    Returns:
+        Response prediction of "adapted", and after it that of each other system, which also has `gain`: P@1 of the
+        adapted model minus its own, with a paired bootstrap interval over conversations.
     """
     base, choice, splits = adapted.base, adapted.choice, adapted.pairs
     systems: dict[str, SentenceEncoder | str] = {}
     if installed_copy(PEER) not in (PEER, installed_copy(base.model.name_or_path)):
-        systems[PEER] = _EncodedOnce(load_encoder(PEER))
+        systems[PEER] = load_encoder(PEER)
     systems |= {name: name for name in BASELINES}
     if "test" not in splits or len(splits["test"]) < ENOUGH:
         parts = [queries for trial in adapted.trials for queries in trial.parts]
@@ -81,57 +69,38 @@ def _queries(pairs: Dataset) -> Queries:
     return build_queries(pairs, thread_numbers(pairs))
 
 
-class _EncodedOnce:
-    """An encoder that encodes a text once: each is in several folds, and the peer is slow."""
-
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        self._encoder, self._vectors = encoder, dict[tuple[Side, str], np.ndarray]()
-
-    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        texts = list(texts)
-        if new := [text for text in dict.fromkeys(texts) if (side, text) not in self._vectors]:
-            self._vectors.update(zip(((side, text) for text in new), self._encoder.encode(new, side), strict=True))
-        return np.stack([self._vectors[side, text] for text in texts])
-
-
 def _measure(system: SentenceEncoder | str, queries: Queries) -> Measured[TurnWeights]:
     return measure_context(score_by(system, queries.responses), queries)
 
 
-def _summarize(adapted: Ranks, others: dict[str, Ranks], split: str, threads: np.ndarray) -> Comparison:
-    baselines = {
-        name: summarize(each, split, threads) | _gain(adapted.precision() - each.precision(), threads)
-        for name, each in others.items()
-    }
-    return Comparison(summarize(adapted, split, threads), baselines)
+def _summarize(adapted: Ranks, others: dict[str, Ranks], split: str, threads: np.ndarray) -> dict[str, dict[str, Any]]:
+    parts = {name: summarize(each, split, threads) for name, each in {ADAPTED: adapted, **others}.items()}
+    for name, each in others.items():
+        differences = adapted.precision() - each.precision()
+        parts[name] |= {"gain": float(differences.mean()), f"gain{INTERVAL}": thread_interval(differences, threads)}
+    return parts
 
 
-def _gain(differences: np.ndarray, threads: np.ndarray) -> dict[str, Any]:
-    return {"gain": float(differences.mean()), f"gain{INTERVAL}": thread_interval(differences, threads)}
-
-
-def format_comparison(comparison: Comparison) -> str:
+def format_comparison(comparison: dict[str, dict[str, Any]]) -> str:
     """A table of how systems rank replies."""
-    adapted = comparison.adapted
+    adapted = comparison[ADAPTED]
     lines = [
         f"P@1: how often the real reply ranks first among {adapted['candidates']}, for {adapted['queries']:,} held-out "
         f"messages ({adapted['split']})",
         f"  {'':<30} {'P@1':>6}  {'95% interval':<16} adapted minus this",
-        f"  {'adapted':<30} {_value(adapted, METRIC)}",
     ]
-    for name, scores in comparison.baselines.items():
-        lines.append(
-            f"  {SYSTEMS.get(name, name):<30} {_value(scores, METRIC)}  {_value(scores, 'gain', '+')}".rstrip()
-        )
+    for name, scores in comparison.items():
+        gain = _value(scores, "gain", "+") if "gain" in scores else ""
+        lines.append(f"  {SYSTEMS.get(name, name):<30} {_value(scores, METRIC)}  {gain}".rstrip())
     return "\n".join(lines)
 
 
-def describe_gain(comparison: Comparison, is_adapted: bool, share: float | None = None) -> str:
+def describe_gain(comparison: dict[str, dict[str, Any]], is_adapted: bool, share: float | None = None) -> str:
     """Whether adapting helped, the share of a second model, and P@1 beside that of the others."""
     outcome = "adapted" if is_adapted else "the base as it is, because adapting did not help for certain"
     outcome += f"; joined with the project's own base, whose share in a score is {share:g}" if share else ""
-    scores = {name: each[METRIC] for name, each in [("adapted", comparison.adapted), *comparison.baselines.items()]}
-    chosen = scores.pop("adapted" if is_adapted or share else "base")
+    scores = {name: each[METRIC] for name, each in comparison.items()}
+    chosen = scores.pop(ADAPTED if is_adapted or share else "base")
     others = [f"{value:.3f} ({SYSTEMS.get(name, name)})" for name, value in scores.items()]
     return f"{outcome}: P@1 {chosen:.3f}; {', '.join(others)}"
 

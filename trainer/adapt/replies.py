@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError, one_line
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, choose_examples
+from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, RIGHT_COSINE, Calibration, choose_examples
 from trainer.adapt.adaptation import Adapted
 from trainer.adapt.suggestions import choose_weights, suggest_held_out
 from trainer.evaluation.response_prediction import contexts_of
@@ -42,7 +42,8 @@ def build_index(folder: Path, adapted: Adapted) -> tuple[ReplyIndex, dict[str, A
         index = ReplyIndex.build(
             adapted.choice.encoder, train["response"][:], train["input"][:], message_weight=weights.message
         )
-        measured = Calibration.measure(best.scores, best.are_right) if len(best.scores) >= MIN_SUGGESTIONS else None
+        are_right = best.cosines >= RIGHT_COSINE
+        measured = Calibration.measure(best.scores, are_right) if len(are_right) >= MIN_SUGGESTIONS else None
         index.settings = replace(
             index.settings,
             consensus_weight=weights.consensus,
@@ -80,15 +81,8 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
     for message, reply, context in (short[row] for row in rows):
         best = next(iter(index.suggest(message, k=1, context=context)), None)
         if best:
-            examples.append(
-                {
-                    "message": message,
-                    "suggestion": best.text,
-                    "score": best.score,
-                    "in_reply_to": best.message,
-                    "reply": reply,
-                }
-            )
+            suggested = {"suggestion": best.text, "score": best.score, "in_reply_to": best.message}
+            examples.append({"message": message, **suggested, "reply": reply})
     return examples
 
 

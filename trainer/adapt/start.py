@@ -68,12 +68,10 @@ class Start:
 
     Attributes:
         weights: the weights of the start.
-        share: the share of its lexical channel.
         adjusted: whether its token weights were adjusted to the conversations.
     """
 
     weights: Interpolation
-    share: float
     adjusted: bool
 
 
@@ -101,7 +99,7 @@ def prepare_start(
         base.apply(model, 0.0)
     model.config.lexical_share = share
     model.train(was_training)
-    return Start(Interpolation(model), share, adjusted)
+    return Start(Interpolation(model), adjusted)
 
 
 def shares_of(model: ConvSimForMultitask) -> list[float]:

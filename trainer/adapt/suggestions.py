@@ -1,7 +1,7 @@
 """What an index of known replies suggests for held-out messages, and the weights with which that is best."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Judge, text_cosines
+from modeling_convsim.suggestion.calibration import Judge, text_cosines
 from trainer.adapt.cross_validation import Trial
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.response_prediction import contexts_of
@@ -43,8 +43,7 @@ class Weights(NamedTuple):
 CHOICES = tuple(Weights(message, consensus) for consensus in (0.0, 1.0) for message in (0.0, 0.25, 0.5, 1.0, 2.0))
 
 
-@dataclass(frozen=True)
-class Suggested:
+class Suggested(NamedTuple):
     """The best suggestion for each held-out message.
 
     Attributes:
@@ -54,17 +53,6 @@ class Suggested:
 
     scores: np.ndarray
     cosines: np.ndarray
-
-    @property
-    def are_right(self) -> np.ndarray:
-        """(messages,): whether the suggestion answers to the same effect as the real reply."""
-        return self.cosines >= RIGHT_COSINE
-
-    @classmethod
-    def join(cls, parts: Sequence["Suggested"]) -> "Suggested":
-        """The suggestions for the messages of several parts."""
-        scores, cosines = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "cosines"))
-        return cls(scores, cosines)
 
 
 def suggest_by_weights(index: ReplyIndex, pairs: Dataset, judge: Judge) -> dict[Weights, Suggested]:
@@ -80,12 +68,15 @@ def suggest_by_weights(index: ReplyIndex, pairs: Dataset, judge: Judge) -> dict[
 
 def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], judge: Judge) -> dict[Weights, Suggested]:
     """The suggestions for the held-out messages of each trial, from the replies it trained on, by its encoder."""
-    outcomes = []
+    parts = []
     for trial, encoder in zip(trials, encoders, strict=True):
         index = ReplyIndex.build(encoder, trial.known["response"][:], trial.known["input"][:])
         rows = np.random.default_rng(0).permutation(len(trial.held_out))[:MOST_MESSAGES]
-        outcomes.append(suggest_by_weights(index, trial.held_out.select(np.sort(rows)), judge))
-    return {weights: Suggested.join([each[weights] for each in outcomes]) for weights in CHOICES}
+        parts.append(suggest_by_weights(index, trial.held_out.select(np.sort(rows)), judge))
+    return {
+        weights: Suggested(*map(np.concatenate, zip(*(part[weights] for part in parts), strict=True)))
+        for weights in CHOICES
+    }
 
 
 def choose_weights(suggested: Mapping[Weights, Suggested]) -> Weights:

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from data_scripts.chats.conversations import ConversationOptions
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.trainer.adapt.conftest import CHATS
 from trainer.adapt import adaptation
 from trainer.adapt.__main__ import main
-from trainer.adapt.chats import adapt_to_chats, choose_base, prepare_folder
+from trainer.adapt.chats import adapt_to_chats, choose_base
 
 COLUMNS = ["thread=ticket", "speaker=from"]
 
@@ -102,7 +101,8 @@ def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_pat
     assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
     assert index.encoder.model.name_or_path == base
     assert index.suggest(CHATS[2][0], 1)[0].message in [message for message, _ in CHATS[:5]]
-    assert main(options(CHATS[:5])) == 2 and "holds a finished run" in capsys.readouterr().err
+    assert main(options(CHATS[:5])) == 2
+    assert "is not empty: delete and replace the run there with --overwrite, or" in capsys.readouterr().err
     (tmp_path / "run" / "model").mkdir()
     (tmp_path / "run" / "notes.txt").write_text("of the user")
     assert main(options(CHATS[:6], "--overwrite")) == 0
@@ -127,32 +127,14 @@ def test_a_mistake_is_one_line(options, capsys, chats, more, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("notes.txt", "mine", "exists and is not the folder of a run"),
-        (".written-by-convsim", '{"kind": "dataset"}', "exists and is not the folder of a run"),
-    ],
+    ("name", "content"), [("notes.txt", "mine"), (".written-by-convsim", '{"kind": "dataset", "files": []}')]
 )
-def test_a_folder_of_something_else_is_left_alone(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message):
-        prepare_folder(tmp_path, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == content
-
-
-def test_a_finished_run_is_replaced_only_on_request(tmp_path):
-    prepare_folder(tmp_path / "run", overwrite=False)
-    prepare_folder(tmp_path / "run", overwrite=False)  # an unfinished one
-    (tmp_path / "run" / "pairs").mkdir()
-    (tmp_path / "run" / "results.json").write_text('{"adaptation": {}}')  # stopped after its training
-    prepare_folder(tmp_path / "run", overwrite=False)
-    (tmp_path / "run" / "results.json").write_text('{"chats": {}}')
-    with pytest.raises(InputError, match=r"holds a finished run; .* replace it with --overwrite"):
-        prepare_folder(tmp_path / "run", overwrite=False)
-    prepare_folder(tmp_path / "run", overwrite=True)
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="is a file, expected a folder"):
-        prepare_folder(tmp_path / "file", overwrite=True)
+def test_a_folder_of_something_else_is_left_alone(options, tmp_path, capsys, name, content):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text(content)
+    assert main(options(CHATS, "--overwrite")) == 2
+    assert "does not look like a run's folder" in (error := capsys.readouterr().err) and "with --output" in error
+    assert [(path.name, path.read_text()) for path in (tmp_path / "run").iterdir()] == [(name, content)]
 
 
 def test_the_base_is_the_given_one_or_that_of_the_environment(base, monkeypatch):

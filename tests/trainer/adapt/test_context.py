@@ -1,11 +1,10 @@
 """The weights of earlier turns: scores against a loop, and who chooses them."""
 
 import numpy as np
-import pytest
 from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.adapt.context import WEIGHTS, add_turns, choose_context, measure_context, score_by
+from trainer.adapt.context import WEIGHTS, ContextChoice, add_turns, choose_context, measure_context, score_by
 from trainer.evaluation.ranking import build_queries, rank, score
 
 TOPICS = [f"topic{number}" for number in range(60)]
@@ -54,22 +53,18 @@ def test_the_ranks_with_weights_are_those_of_vectors_with_the_same_weights():
         np.testing.assert_array_equal(ranks.beaten_by, expected.beaten_by)
 
 
-@pytest.mark.parametrize("system", ["bm25", "tfidf"])
-def test_weights_are_chosen_where_earlier_turns_help_for_certain(system):
-    folds = [queries_of(pairs_of(helps=True), fold) for fold in range(3)]
-    measured = [measure_context(score_by(system, queries.responses), queries) for queries in folds]
-    choice = choose_context(measured)
+def choice_for(pairs: Dataset) -> ContextChoice:
+    folds = [queries_of(pairs, fold) for fold in range(3)]
+    return choose_context([measure_context(score_by("bm25", queries.responses), queries) for queries in folds])
+
+
+def test_weights_are_chosen_where_earlier_turns_help_for_certain():
+    choice = choice_for(pairs_of(helps=True))
     assert choice.weights in WEIGHTS and set(choice.of_parts) <= set(WEIGHTS) and len(choice.of_parts) == 3
     assert choice.gain.base.precision().mean() < 0.2 and choice.gain.adapted.precision().mean() > 0.9
-    folds = [queries_of(pairs_of(helps=False), fold) for fold in range(3)]
-    choice = choose_context([measure_context(score_by(system, queries.responses), queries) for queries in folds])
+    choice = choice_for(pairs_of(helps=False))
     assert choice.weights == () and choice.gain.summarize()["gain"] == 0
-
-
-def test_without_earlier_turns_nothing_is_chosen():
-    pairs = pairs_of(helps=True).remove_columns("context")
-    folds = [queries_of(pairs, fold) for fold in range(3)]
-    choice = choose_context([measure_context(score_by("bm25", queries.responses), queries) for queries in folds])
+    choice = choice_for(pairs_of(helps=True).remove_columns("context"))
     assert choice.weights == () and choice.of_parts == [(), (), ()] and len(choice.gain.threads) == 60
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import AutoConfig
 
 from data_scripts.chats.conversations import ConversationOptions
-from modeling_convsim.suggestion import ReplyIndex
 from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation, cross_validation, start
 from trainer.adapt.chats import adapt_to_chats
@@ -26,24 +24,6 @@ LOGS = {
             "¿Cuánto cuesta reparar {}?": "Reparar {} cuesta cuarenta euros con los impuestos.",
             "¿Dónde puedo recoger {}?": "Puede recoger {} en nuestra tienda del centro.",
             "¿Cuándo estará lista {}?": "Creo que {} estará lista el próximo martes.",
-        },
-    ),
-    "de": (
-        ["Guten Tag zusammen.", "Hallo, ich habe eine Frage."],
-        ["die Tür", "das Paket", "die Rechnung", "das Telefon", "das Fahrrad"],
-        {
-            "Wie viel kostet es, {} zu reparieren?": "Wir reparieren {} für vierzig Euro mit Steuer.",
-            "Wo kann ich {} abholen?": "Sie können {} in unserem Laden in der Stadt abholen.",
-            "Wann ist {} endlich fertig?": "Wahrscheinlich ist {} am nächsten Dienstag fertig.",
-        },
-    ),
-    "pt": (
-        ["Olá, boa tarde.", "Bom dia, preciso de uma informação."],
-        ["a porta", "a encomenda", "a fatura", "o telefone", "a bicicleta"],
-        {
-            "Quanto custa consertar {}?": "Consertar {} custa quarenta euros com os impostos.",
-            "Onde posso buscar {}?": "Você pode buscar {} na nossa loja do centro.",
-            "Quando vai ficar pronta {}?": "Acho que {} vai ficar pronta na próxima terça-feira.",
         },
     ),
     "ja": (
@@ -72,7 +52,7 @@ def write_log(language: str, path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("language", ["es", "ja"])
+@pytest.mark.parametrize("language", LOGS)
 def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(language, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
@@ -88,11 +68,6 @@ def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(langua
     assert "another language" not in capsys.readouterr().err
     assert AutoConfig.from_pretrained("run/model").language == [language]
     assert f"\nlanguage:\n- {language}\n" in Path("run/model/README.md").read_text(encoding="utf-8")
-    message, reply = pairs[0]
-    index = ReplyIndex.load("run/replies")
-    # As if that had been chosen: the answer to the same question.
-    index.settings = replace(index.settings, message_weight=9.0)
-    assert index.suggest(message, k=1)[0].text == reply
 
 
 @pytest.mark.parametrize("language", LOGS)
