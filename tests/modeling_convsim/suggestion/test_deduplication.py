@@ -16,15 +16,12 @@ REPLIES = ["Yes, please!", "yes please", "yes please", "no", "No.", "I like the 
 @pytest.mark.parametrize(
     ("a", "b", "are_equal"),
     [
-        ("Thanks!", "thanks", True),
         ("Straße", "STRASSE", True),
         ("Don't  worry", "don’t worry.", True),
         ("Well-known…", "well known", True),
         ("OK", "ｏｋ", True),
         ("It costs 5%", "It costs 5", False),
-        ("C++", "C", False),
         ("-1", "1", False),
-        ("👍", "👎", False),
         (":)", "?!", False),
     ],
 )

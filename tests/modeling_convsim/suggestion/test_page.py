@@ -221,21 +221,6 @@ def test_a_reply_is_copied_with_the_keyboard(page, has_clipboard):
     page.get_by_role("button", name="Copied").wait_for(state="detached")
 
 
-def test_a_program_gets_suggestions(address, index_folder):
-    client = pytest.importorskip("gradio_client").Client(address, verbose=False)
-    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0], 2)
-    found = client.predict(SENTENCES[0], k=2, api_name="/suggest")
-    assert [(each["text"], each["message"]) for each in found] == [(one.text, one.message) for one in expected]
-    assert [each["score"] for each in found] == pytest.approx([one.score for one in expected], abs=1e-4)
-    for message, words in (
-        ("The message is empty", {"message": " "}),
-        ("Expected a list of texts", {"message": "a", "context": "b"}),
-        ("Expected a text", {"message": "a", "context": [3]}),
-    ):
-        with pytest.raises(Exception, match=message):
-            client.predict(**words, api_name="/suggest")
-
-
 def test_the_program_of_the_readme_runs(address, index_folder, capsys):
     pytest.importorskip("gradio_client")
     [program] = re.findall("```python\n(.*?)```", (SPACE / "README.md").read_text("utf-8"), re.DOTALL)

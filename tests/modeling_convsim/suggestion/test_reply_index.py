@@ -124,11 +124,6 @@ def test_the_agreement_with_the_best_replies_is_added_to_the_score(encoder):
         for one in suggestions:
             assert one.score == pytest.approx(expected[one.text], abs=1e-4)
         assert [one.score for one in suggestions] == sorted([one.score for one in suggestions], reverse=True)
-    few = index.suggest_many(QUERIES, 3)
-    for few_of_query, all_of_query in zip(few, index.suggest_many(QUERIES, 31), strict=True):
-        assert few_of_query[0].score >= few_of_query[-1].score and few_of_query[0].text in {
-            one.text for one in all_of_query
-        }
 
 
 def test_a_message_does_not_answer_itself_and_one_without_known_tokens_gets_nothing(encoder):
@@ -181,10 +176,6 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     assert small.only(allowed[:3]).settings == small.settings
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
         many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
-    with pytest.raises(
-        ValueError, match=r"^not in the index: 'zebra 0', 'zebra 1', 'zebra 2', 'zebra 3', 'zebra 4'; remove"
-    ):
-        many.only(f"zebra {number}" for number in range(5))
     with pytest.raises(ValueError, match="list of allowed replies is empty"):
         many.only([])
 

@@ -49,11 +49,3 @@ def test_faiss_returns_all_vectors_if_fewer_are_asked_for_than_candidates():
     _, rows = faiss_search(build_faiss(vectors), vectors, vectors[:2].astype(np.float32), 300)
     assert [sorted(row) for row in rows.tolist()] == [[*range(300)]] * 2
     assert faiss_search(build_faiss(vectors), vectors, np.zeros((0, 4), np.float32), 3)[1].shape == (0, 3)
-
-
-@pytest.mark.parametrize(("dimensions", "components"), [(500, 256), (384, 192), (100, 64), (40, 40)])
-def test_faiss_scores_a_multiple_of_16_components_or_all(dimensions, components):
-    vectors = np.random.default_rng(0).standard_normal((600, dimensions), dtype=np.float32)
-    index = build_faiss(vectors)
-    assert index.chain.at(0).d_out == components
-    assert index.ntotal == 600

@@ -43,7 +43,7 @@ def index(tmp_path) -> Path:
     return tmp_path / "index"
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "years of work", json.dumps({"model": "gpt", "replies": 3})])
+@pytest.mark.parametrize("content", ["years of work", json.dumps({"model": "gpt", "replies": 3})])
 def test_a_user_s_folder_with_an_index_json_is_refused(tmp_path, content):
     (tmp_path / "index.json").write_text(content)
     (tmp_path / "thesis.tex").write_text("years of work")
@@ -89,7 +89,6 @@ def test_an_index_of_another_format_is_refused(index):
     for values, message in (
         ({"format": 1}, "written in format 1, but this version reads format 4: rebuild it"),
         ({"format": 3, "side": "input"}, "an index of questions, of truncated vectors or of two models .*: rebuild it"),
-        ({"format": 3, "side": "response", "truncate_dim": 5}, "an index of questions, of truncated vectors"),
         ({"format": 3, "side": "response", "second": {"share": 0.5}}, "or of two models of an earlier version"),
     ):
         (index / "index.json").write_text(json.dumps(values))
@@ -122,9 +121,7 @@ def test_an_index_of_replies_of_the_format_before_is_opened(tmp_path):
     ("name", "value", "message"),
     [
         ("model", 7, r"Expected `str`, got `int` - at `\$.model`"),
-        ("settings", {"duplicate_cosine": "x"}, r"Expected `float`, got `str` - at `\$.settings.duplicate_cosine`"),
         ("settings", {"duplicate_cosine": 0}, "duplicate_cosine is 0.0, expected a number above 0, at most 1"),
-        ("settings", {"message_weight": -1}, "message_weight is -1.0, expected 0 or more"),
         ("settings", {"calibration": {"pairs": 1}}, "Object missing required field `table`"),
     ],
 )

@@ -74,11 +74,9 @@ def test_command_shows_the_messages_that_replies_answered(folder, pairs, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("build m a.txt -o i --replies x", "--replies x: a.txt has no columns, expected tables (.parquet, .csv"),
         ("build m a.parquet b.txt -o i --messages x", "--messages x: b.txt has no columns, expected tables"),
         ("build m a.parquet -o i --by_messages", "--by_messages: expected the column of the messages, --messages C"),
         ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
-        ("suggest i hello --min_score many", "argument --min_score: many: expected a number"),
         ("suggest i hello --min_score nan", "argument --min_score: nan: expected a number"),
         ("suggest i hello --k 0", "argument --k: 0: expected a whole number from 1 to 2,147,483,647"),
         ("suggest i hello --diversity nan", "argument --diversity: nan: expected a number from 0 to 1"),
@@ -102,7 +100,6 @@ def test_texts_before_and_after_an_option_are_answered(encoder, tmp_path, capsys
 WRONG = [
     ("build {nowhere} {pairs} -o {new}", "no such folder"),
     ("build {model} {nowhere} -o {new}", "nowhere: file not found"),
-    ("build {model} {pairs} -o {new} --replies x", "only input, response: choose one with --replies"),
     ("build {model} {pairs} -o {new} --messages x", "only input, response: choose one with --messages"),
     ("build {model} {pairs} -o {folder}", "exists and is not an index"),
     ("suggest {nowhere} hello", "holds no index.json"),
