@@ -28,7 +28,7 @@ from trainer.adapt.context import TurnWeights, add_turns, score_by
 from trainer.adapt.suggestions import Weights, choose_weights, suggest_by_weights
 from trainer.data.datasets import thread_numbers
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.response_prediction import contexts_of
+from trainer.evaluation.ranking import contexts_of
 
 DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 SIZES = (300, 3_000, 10_000)  # pairs

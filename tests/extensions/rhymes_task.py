@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from data_scripts.loading import load_columns
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.evaluators import CardEntry, EvaluationInputs, Evaluator, register_evaluator
+from trainer.evaluation.evaluators import register_evaluator
+from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 from trainer.settings import Settings
 from trainer.tasks import Task, TaskInputs, register_task
 from trainer.tasks.encoding import embed_batch, pack

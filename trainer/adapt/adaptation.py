@@ -26,8 +26,7 @@ from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.joint import join
 from trainer.adapt.suggestions import CenteredEncoder
 from trainer.data.datasets import ENOUGH, RunData, complete_dev_split, load_run_data
-from trainer.evaluation.ranking import QUERIES
-from trainer.evaluation.response_prediction import contexts_of
+from trainer.evaluation.ranking import QUERIES, contexts_of
 from trainer.runs import Run
 from trainer.settings import Settings
 from trainer.training.backbone import find_backbone

@@ -20,7 +20,7 @@ from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import ADAPTED, compare, describe_gain, format_comparison
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
-from trainer.evaluation.registry import load_kind
+from trainer.data.datasets import load_evaluation_data
 from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.publish.upload import write_run_card
 from trainer.runs import KIND, Run
@@ -116,7 +116,7 @@ def _own_base(settings: Settings) -> str | None:
 def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
     Run(output).remove()  # whose model would stand beside the index
-    splits = load_kind("pairs", str(output / "pairs"))
+    splits = load_evaluation_data({"pairs": str(output / "pairs")})["pairs"]
     pairs = datasets.concatenate_datasets(list(splits.values()))
     encoder = _open_base(settings)
     index = ReplyIndex.build(encoder, pairs["response"][:], pairs["input"][:])
@@ -136,7 +136,8 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
 
 def _check_language(base: str, pairs: Path) -> list[str]:
     """The language of the pairs, or else those of the base, which may be unknown; warns if both differ."""
-    language = find_language(datasets.concatenate_datasets(list(load_kind("pairs", str(pairs)).values())))
+    splits = load_evaluation_data({"pairs": str(pairs)})["pairs"]
+    language = find_language(datasets.concatenate_datasets(list(splits.values())))
     known = backbone.languages() if (backbone := find_backbone(base)) else load_initial_config(base).language
     if warning := describe_mismatch(language, known, base):
         print(f"warning: {warning}", file=sys.stderr)

@@ -4,7 +4,7 @@ The score of a reply is then that for the message, plus weighted ones for the tu
 `modeling_convsim.encoding.context`. Other systems get the same: their own scores, with weights chosen in the same way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from modeling_convsim.encoding.context import select_turns
 from trainer.adapt.selection import Gain, Measured, gain_of
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.baselines import BASELINES, ScoreTexts
 from trainer.evaluation.ranking import Queries, rank
 
 TurnWeights = tuple[float, ...]  # of the turns before a message, the newest first
@@ -24,7 +24,6 @@ WEIGHTS: tuple[TurnWeights, ...] = (
     (0.75, 0.5, 0.25),
     (1.0, 0.5, 0.25),
 )
-ScoreTexts = Callable[[list[str]], np.ndarray]  # texts -> scores of all replies, (texts, replies)
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class ContextChoice:
 def score_by(system: SentenceEncoder | str, replies: list[str]) -> ScoreTexts:
     """The scores of an encoder, or of one of `BASELINES`."""
     if isinstance(system, str):
-        baseline, positions = BASELINES[system], np.arange(len(replies))
-        return lambda texts: baseline(texts, replies, np.broadcast_to(positions, (len(texts), len(replies))))
+        return BASELINES[system](replies)
     vectors = system.encode(replies, side="response")
     return lambda texts: system.encode(texts, side="query") @ vectors.T
 

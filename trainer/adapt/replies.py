@@ -12,7 +12,7 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, RIGHT_COSINE, Calibration, choose_examples
 from trainer.adapt.adaptation import Adapted
 from trainer.adapt.suggestions import choose_weights, suggest_held_out
-from trainer.evaluation.response_prediction import contexts_of
+from trainer.evaluation.ranking import contexts_of
 
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters

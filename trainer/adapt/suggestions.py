@@ -12,7 +12,7 @@ from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import Judge, text_cosines
 from trainer.adapt.cross_validation import Trial
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.response_prediction import contexts_of
+from trainer.evaluation.ranking import contexts_of
 
 MOST_MESSAGES = 5_000  # held-out ones
 

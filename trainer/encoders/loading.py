@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedConfig
+from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
@@ -58,6 +59,8 @@ def load_encoder(model: str) -> SentenceEncoder:
         InputError: the model cannot be loaded.
     """
     model = installed_copy(model)
+    if Path(model).is_dir():
+        disable_progress_bar()  # reading a folder takes a moment; a download shows its progress
     try:
         if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
             raise ValueError("the folder has neither config.json nor modules.json")

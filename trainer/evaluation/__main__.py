@@ -13,7 +13,8 @@ from data_scripts.files.command_line import ArgumentParser, disk_path, refuse_ex
 from data_scripts.files.errors import InputError
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.registry import Evaluator
 from trainer.evaluation.results import format_table, read_results, update_results, write_results
 from trainer.evaluation.sts_tuning import ROUTER, add_route
 

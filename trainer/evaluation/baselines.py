@@ -1,46 +1,37 @@
-"""Word-overlap baselines, which rank the same candidates as the encoders: BM25 and TF-IDF."""
+"""Word-overlap baselines, which rank the same responses as the encoders: BM25 and TF-IDF."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+ScoreTexts = Callable[[Sequence[str]], np.ndarray]  # texts -> float32 scores of all documents, (texts, documents)
 TOKEN_PATTERN = r"(?u)\b\w+\b"
 
 
-def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
-    """BM25 (Lucene's, k1 1.5, b 0.75; no stop words, no stemming) over `documents`.
-
-    Args:
-        queries: the text of each query.
-        documents: the texts to rank; term statistics come from these.
-        candidates: (queries, k) positions in `documents`.
-
-    Returns:
-        Scores (queries, k), float32, 0 if no word is shared.
-    """
+def bm25(documents: Sequence[str]) -> ScoreTexts:
+    """BM25 (Lucene's, k1 1.5, b 0.75; no stop words, no stemming): the scores of documents, 0 if no word is shared."""
     index = _import_bm25s().BM25()
     index.index(_words(documents), show_progress=False)
-    scores = np.zeros(candidates.shape, dtype=np.float32)
-    for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False, delay=1)):
-        if words:  # bm25s rejects a query without words
-            scores[row] = index.get_scores(words)[candidates[row]]
-    return scores
+
+    def score(texts: Sequence[str]) -> np.ndarray:
+        scores = np.zeros((len(texts), len(documents)), dtype=np.float32)
+        for row, words in zip(scores, _words(texts), strict=True):
+            if words:  # bm25s rejects a query without words
+                row[:] = index.get_scores(words)
+        return scores
+
+    return score
 
 
-def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
-    """Cosine of TF-IDF vectors (sublinear term frequency); arguments and result as of `bm25_scores`."""
+def tfidf(documents: Sequence[str]) -> ScoreTexts:
+    """Cosine of TF-IDF vectors (sublinear term frequency); term statistics come from the documents."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(token_pattern=TOKEN_PATTERN, sublinear_tf=True, dtype=np.float32)
     document_vectors = vectorizer.fit_transform(documents)
-    query_vectors = vectorizer.transform(queries)
-    scores = np.empty(candidates.shape, dtype=np.float32)
-    for row in tqdm(range(len(scores)), desc="TF-IDF", unit=" queries", leave=False, delay=1):
-        scores[row] = (document_vectors[candidates[row]] @ query_vectors[row].T).toarray()[:, 0]
-    return scores
+    return lambda texts: (vectorizer.transform(texts) @ document_vectors.T).toarray()
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
@@ -56,5 +47,5 @@ def _import_bm25s() -> Any:
     return bm25s
 
 
-BASELINES = {"bm25": bm25_scores, "tfidf": tfidf_scores}
+BASELINES = {"bm25": bm25, "tfidf": tfidf}
 LABELS = {"bm25": "BM25", "tfidf": "TF-IDF"}  # for people

@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def evaluate_cqa(
-    encoder: SentenceEncoder, splits: Mapping[str, Dataset], intervals: bool = False
-) -> dict[str, dict[str, Any]]:
+def evaluate_cqa(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, dict[str, Any]]:
     """MAP of the cosine between question and related question: split -> {"map": 0 to 1}."""
     return {
-        name: summarize(cosine(*encode_pairs(encoder, rows["query"][:], rows["candidate"][:])), rows, intervals)
-        for name, rows in splits.items()
+        name: summarize(cosine(*encode_pairs(encoder, rows["query"][:], rows["candidate"][:])), rows, inputs.intervals)
+        for name, rows in inputs.splits.items()
     }
 
 
@@ -41,14 +39,11 @@ def _select_splits(dataset: Mapping[str, Dataset], split: Split) -> dict[str, Da
     return dev_and_test(dataset, split, test="test2017")
 
 
-def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    return evaluate_cqa(encoder, inputs.splits, inputs.intervals)
+def evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, dict[str, Any]]:
+    """The same of a baseline, whose statistics are those of all related questions."""
 
-
-def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
     def scores(rows: Dataset) -> np.ndarray:
-        candidates = np.arange(len(rows))[:, None]  # (rows, 1): each question is scored with its own row's candidate
-        return baseline(rows["query"][:], rows["candidate"][:], candidates)[:, 0]
+        return baseline(rows["candidate"][:])(rows["query"][:]).diagonal()  # of each row's own candidate
 
     return {name: summarize(scores(rows), rows, inputs.intervals) for name, rows in inputs.splits.items()}
 
@@ -58,8 +53,8 @@ EVALUATOR = Evaluator(
     dataset="cqa",
     data_help="folder of SemEval CQA, subtask B",
     select_splits=_select_splits,
-    evaluate=_evaluate,
-    evaluate_baseline=_evaluate_baseline,
+    evaluate=evaluate_cqa,
+    evaluate_baseline=evaluate_baseline,
     card=CardEntry(
         task_type="text-ranking",
         task_name="question similarity",

@@ -1,30 +1,34 @@
-"""How well a system ranks the replies of held-out messages of own chats, exactly and by conversation.
+"""How well a system ranks the true response to a message among 99 others: exactly, over all draws of others.
 
-Each message ranks its true reply among 99 others. A chat has few messages, so that a single draw of others would decide
-a comparison: P@N and the mean reciprocal rank are the expected values over all draws, which follow from the number of
-replies that score at least as high (hypergeometric distribution). No candidate is the message itself, which is often
-the reply of the pair before it, or an earlier turn.
+A single draw of others would decide a comparison on few messages: P@N and the mean reciprocal rank are the expected
+values over all draws, which follow from the number of responses that score at least as high (hypergeometric
+distribution). No candidate is the message itself, which is often the response of the pair before it, or an earlier
+turn.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
-from scipy.stats import hypergeom
 
-from modeling_convsim.encoding.context import encode_in_context
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import bootstrap_interval, with_intervals
-from trainer.evaluation.response_prediction import CANDIDATES, RANKS, contexts_of
 
-QUERIES = 2_000
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+CANDIDATES = 100
 OTHERS = CANDIDATES - 1
+RANKS = (1, 3, 10)
+QUERIES = 2_000
+RANKED_AT_ONCE = 500  # queries: bounds the memory
 FEWEST_REPLIES = 3  # distinct ones: the true one, the message and another one
 MRR = "mean_reciprocal_rank"
-TIE = 1e-6  # scores of equal vectors differ by less
+TIE = 1e-6  # scores of equal vectors differ by less, as a share of the score if that is above 1
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,7 @@ class Queries:
         inputs: the message of each query.
         responses: the distinct replies of all queries.
         true: (queries,) the position of each query's reply.
-        is_other: (queries, responses) whether a reply can be a candidate beside the true one: it is neither the message
-            nor an earlier turn.
+        said: (queries,) the positions of the message and of earlier turns that are among the replies.
         threads: (queries,) the number of the conversation.
         contexts: (queries,) the earlier turns of each message, the newest first.
     """
@@ -44,12 +47,28 @@ class Queries:
     inputs: list[str]
     responses: list[str]
     true: np.ndarray
-    is_other: np.ndarray
+    said: list[list[int]]
     threads: np.ndarray
     contexts: list[list[str]]
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def is_other(self, rows: slice = slice(None)) -> np.ndarray:
+        """Whether a reply can be a candidate beside the true one, of some queries: it was not said: (rows, replies)."""
+        true = self.true[rows]
+        result = np.ones((len(true), len(self.responses)), dtype=bool)
+        result[np.arange(len(true)), true] = False
+        for row, positions in zip(result, self.said[rows], strict=True):
+            row[positions] = False
+        return result
+
+
+def contexts_of(pairs: Dataset) -> list[list[str]]:
+    """The earlier turns of each pair's input, the newest first; none in data without the column."""
+    if "context" not in pairs.column_names:
+        return [[] for _ in range(len(pairs))]
+    return [turns or [] for turns in pairs["context"][:]]  # None in data that were joined with some that have it
 
 
 def build_queries(pairs: Dataset, threads: np.ndarray, most: int = QUERIES) -> Queries:
@@ -61,17 +80,17 @@ def build_queries(pairs: Dataset, threads: np.ndarray, most: int = QUERIES) -> Q
         most: the largest number of queries.
     """
     if len(pairs) > most:
-        rows = np.sort(np.random.default_rng(0).permutation(len(pairs))[:most])
+        # RandomState instead of default_rng: its stream is frozen, so every version of NumPy gives the same queries.
+        rows = np.sort(np.random.RandomState(0).permutation(len(pairs))[:most])
         pairs, threads = pairs.select(rows), threads[rows]
-    inputs, replies = pairs["input"][:], pairs["response"][:]
+    inputs, replies, contexts = pairs["input"][:], pairs["response"][:], contexts_of(pairs)
     position = {text: index for index, text in enumerate(dict.fromkeys(replies))}
     true = np.array([position[text] for text in replies], dtype=np.int64)
-    is_other = np.ones((len(inputs), len(position)), dtype=bool)
-    is_other[np.arange(len(inputs)), true] = False
-    contexts = contexts_of(pairs)
-    for row, said in enumerate(zip(inputs, contexts, strict=True)):
-        is_other[row, [position[text] for text in (said[0], *said[1]) if text in position]] = False
-    return Queries(inputs, list(position), true, is_other, threads, contexts)
+    said = [
+        [position[turn] for turn in (text, *context) if turn in position]
+        for text, context in zip(inputs, contexts, strict=True)
+    ]
+    return Queries(inputs, list(position), true, said, threads, contexts)
 
 
 @dataclass(frozen=True)
@@ -86,9 +105,20 @@ class Ranks:
     beaten_by: np.ndarray
     others: np.ndarray
 
+    @property
+    def candidates(self) -> int:
+        """The number of candidates of a query, with the true reply."""
+        return int(min(self.others.max(), OTHERS)) + 1
+
     def precision(self, n: int = 1) -> np.ndarray:
         """(queries,): the share of the draws in which the true reply is among the best n."""
+        from scipy.stats import hypergeom  # takes a second to import, and `--help` imports this module
+
         return hypergeom.cdf(n - 1, self.others, self.beaten_by, np.minimum(self.others, OTHERS))
+
+    def precisions(self) -> dict[str, np.ndarray]:
+        """The precision of each query as "p_at_N", without an N above the number of candidates."""
+        return {f"p_at_{n}": self.precision(n) for n in RANKS if n <= self.candidates}
 
     def reciprocal_rank(self) -> np.ndarray:
         """(queries,): the mean of 1 / rank over the draws.
@@ -96,20 +126,35 @@ class Ranks:
         With X of the drawn replies scoring higher, E[1 / (1 + X)] = (M + 1) / ((n + 1) (b + 1)) (1 - p), where p is the
         probability that none of b + 1 marked ones is among n + 1 of M + 1.
         """
+        from scipy.stats import hypergeom
+
         drawn, marked, total = np.minimum(self.others, OTHERS) + 1, self.beaten_by + 1, self.others + 1
         return total / (drawn * marked) * (1 - hypergeom.pmf(0, total, marked, drawn))
 
     @classmethod
-    def join(cls, parts: Sequence["Ranks"]) -> "Ranks":
+    def join(cls, parts: Sequence[Ranks]) -> Ranks:
         """The outcomes of the queries of several parts."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("beaten_by", "others")))
 
 
-def rank(queries: Queries, scores: np.ndarray) -> Ranks:
-    """The ranks of scores (queries, responses); ties, and scores that are not numbers, count against the system."""
-    true = scores[np.arange(len(scores)), queries.true][:, None]
-    beaten = ~(scores < true - TIE) & queries.is_other
-    return Ranks(beaten.sum(axis=1), queries.is_other.sum(axis=1))
+def rank(queries: Queries, scores: np.ndarray, start: int = 0) -> Ranks:
+    """The ranks of scores (rows, responses); ties, and scores that are not numbers, count against the system.
+
+    Args:
+        queries: the messages and replies.
+        scores: of all queries, or of some of them.
+        start: the first of these.
+    """
+    rows = slice(start, start + len(scores))
+    true, is_other = scores[np.arange(len(scores)), queries.true[rows]][:, None], queries.is_other(rows)
+    beaten = ~(scores < true - TIE * np.maximum(1, np.abs(true))) & is_other
+    return Ranks(beaten.sum(axis=1), is_other.sum(axis=1))
+
+
+def rank_in_blocks(queries: Queries, score: Callable[[slice], np.ndarray]) -> Ranks:
+    """The same for many queries: `score` has the scores (rows, responses) of some of them at a time."""
+    blocks = range(0, len(queries), RANKED_AT_ONCE)
+    return Ranks.join([rank(queries, score(slice(start, start + RANKED_AT_ONCE)), start) for start in blocks])
 
 
 def score(encoder: SentenceEncoder, queries: Queries, weights: Sequence[float] = ()) -> np.ndarray:
@@ -120,16 +165,17 @@ def score(encoder: SentenceEncoder, queries: Queries, weights: Sequence[float] =
         queries: the messages and replies.
         weights: of the earlier turns.
     """
+    from modeling_convsim.encoding.context import encode_in_context  # imports torch
+
     vectors = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
     return vectors @ encoder.encode(queries.responses, side="response").T
 
 
 def summarize(ranks: Ranks, split: str, threads: np.ndarray) -> dict[str, Any]:
     """The part of results.json, with 95% intervals over conversations; P@N is omitted for N above the candidates."""
-    candidates = int(min(ranks.others.max(), OTHERS)) + 1
-    values = {f"p_at_{n}": ranks.precision(n) for n in RANKS if n <= candidates} | {MRR: ranks.reciprocal_rank()}
+    values = ranks.precisions() | {MRR: ranks.reciprocal_rank()}
     result: dict[str, Any] = {name: float(each.mean()) for name, each in values.items()}
-    result |= {"candidates": candidates, "queries": len(threads), "split": split}
+    result |= {"candidates": ranks.candidates, "queries": len(threads), "split": split}
     return with_intervals(result, {name: thread_interval(each, threads) for name, each in values.items()})
 
 

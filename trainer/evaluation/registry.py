@@ -1,4 +1,4 @@
-"""The declaration of an evaluator, and the registry of all evaluators.
+"""The declaration of an evaluator.
 
 This module and those that declare evaluators import no library that takes seconds, because `--help` lists the
 evaluators: such a library is imported in the function that needs it.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.baselines import ScoreTexts
 from trainer.evaluation.similarity import Similarity
 
 if TYPE_CHECKING:
@@ -21,19 +22,7 @@ if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
 
 Split = Literal["dev", "test", "both"]
-# A baseline of `trainer.evaluation.baselines`: queries, documents, candidates (queries, k) -> scores (queries, k).
-Baseline = Callable[[Sequence[str], Sequence[str], np.ndarray], np.ndarray]
-
-
-def load_kind(kind: str, source: str) -> Any:
-    """Load a dataset as the trainer does: `kind` is a name in `trainer.data.datasets.DATASET_KINDS`.
-
-    Raises:
-        InputError: the source is missing or unreadable.
-    """
-    from trainer.data.datasets import load_evaluation_data
-
-    return load_evaluation_data({kind: source})[kind]
+Baseline = Callable[[Sequence[str]], ScoreTexts]  # of `trainer.evaluation.baselines`: documents -> their scores
 
 
 def dev_and_test(dataset: Mapping[str, Dataset], split: Split, test: str = "test") -> dict[str, Dataset]:
@@ -128,19 +117,3 @@ class Evaluator:
         """The requested splits that `data` has, by their names in results.json; empty without the dataset."""
         dataset = data.get(self.dataset)
         return {} if dataset is None else self.select_splits(dataset, split)
-
-
-# Name -> evaluator, in the order of results.json.
-EVALUATORS: dict[str, Evaluator] = {}
-
-
-def register_evaluator(evaluator: Evaluator) -> Evaluator:
-    """Add an evaluator to `EVALUATORS`; a file outside of this package calls it too.
-
-    Raises:
-        ValueError: another evaluator has this name.
-    """
-    if EVALUATORS.get(evaluator.name, evaluator) is not evaluator:
-        raise ValueError(f"there are two evaluators named {evaluator.name}")
-    EVALUATORS[evaluator.name] = evaluator
-    return evaluator

@@ -9,6 +9,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.loading import load_pairs
 from data_scripts.public.stsb import load_stsb
 from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.stsb import evaluate_stsb
 
@@ -61,7 +62,7 @@ def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
     holds = old_age > old_how
     print(f"\nFigure 1: {FIGURE_1[0]!r} should be closer to {FIGURE_1[1]!r} ({old_age:.3f})")
     print(f"          than to {FIGURE_1[2]!r} ({old_how:.3f}): {'it is' if holds else 'it is NOT'}\n")
-    sts = evaluate_stsb(encoder, {"test": sts_sets["test"]})["test"]["all"]
+    sts = evaluate_stsb(encoder, EvaluationInputs(sts_sets, {"test": sts_sets["test"]}))["test"]["all"]
     return {"sts": sts, "figure_1": {"old_age": old_age, "old_how": old_how, "holds": holds}}
 
 

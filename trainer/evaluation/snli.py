@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 @runtime_checkable
@@ -25,16 +22,15 @@ class NliEncoder(Protocol):
         ...
 
 
-def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str, intervals: bool = False) -> dict:
-    """Accuracy (0 to 1) on `pairs` (premise, hypothesis, label): "accuracy", number of "pairs", "split".
-
-    `intervals` adds "accuracy_interval".
+def evaluate_snli(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    """Accuracy (0 to 1) on pairs (premise, hypothesis, label): "accuracy", number of "pairs", "split".
 
     Raises:
         InputError: the model has no classifier.
     """
     if not isinstance(encoder, NliEncoder):
         raise InputError("task snli: this model has no NLI classifier; only ConvSim multitask models have one")
+    split, pairs = inputs.last_split()
     try:
         logits = encoder.nli_logits(pairs["premise"][:], pairs["hypothesis"][:])
     except ValueError as error:
@@ -42,20 +38,15 @@ def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str, interval
     correct = logits.argmax(axis=1) == np.asarray(pairs["label"])
     return with_intervals(
         {"accuracy": float(correct.mean()), "pairs": len(pairs), "split": split},
-        {"accuracy": mean_interval(correct)} if intervals else {},
+        {"accuracy": mean_interval(correct)} if inputs.intervals else {},
     )
-
-
-def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    split, pairs = inputs.last_split()
-    return evaluate_snli(encoder, pairs, split, inputs.intervals)
 
 
 EVALUATOR = Evaluator(
     name="snli",
     dataset="snli",
     data_help="folder or Hub id of SNLI",
-    evaluate=_evaluate,
+    evaluate=evaluate_snli,
     card=CardEntry(
         task_type="text-classification",
         task_name="natural language inference",

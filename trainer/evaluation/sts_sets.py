@@ -35,12 +35,10 @@ def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, s
     return dict(zip(pairs, np.split(scores, ends[:-1]), strict=True))
 
 
-def evaluate_sts_sets(
-    encoder: SentenceEncoder, sets: StsSets, intervals: bool = False
-) -> dict[str, dict[str, dict[str, Any]]]:
+def evaluate_sts_sets(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, dict[str, dict[str, Any]]]:
     """Pearson and Spearman of the cosine with gold: year -> name -> "pearson", "spearman", "pairs".
 
-    NaN where all scores of a dataset are equal. `intervals` adds "pearson_interval", over resamples of the pairs.
+    NaN where all scores of a dataset are equal.
 
     Raises:
         InputError: a dataset has a single pair.
@@ -48,14 +46,14 @@ def evaluate_sts_sets(
     from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 
     results: dict[str, dict[str, dict[str, Any]]] = {}
-    for (year, name), scores in sts_set_scores(encoder, sets).items():
+    for (year, name), scores in sts_set_scores(encoder, inputs.dataset).items():
         if len(scores) < 2:
             raise InputError(
                 f"STS {year} {name}: has only one pair; a correlation needs two: provide more, or leave it out"
             )
-        gold = np.asarray(sets[year][name]["score"])
+        gold = np.asarray(inputs.dataset[year][name]["score"])
         part = {**sts_correlation(scores, gold), "pairs": len(scores)}
-        if intervals:
+        if inputs.intervals:
             part = with_intervals(part, {"pearson": pearson_interval(scores, gold)})
         results.setdefault(year, {})[name] = part
     return results
@@ -66,16 +64,12 @@ def _select_splits(sets: StsSets, split: Split) -> dict[str, Dataset]:
     return {f"{year} {name}": rows for year, names in sets.items() for name, rows in names.items()}
 
 
-def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    return evaluate_sts_sets(encoder, inputs.dataset, inputs.intervals)
-
-
 EVALUATOR = Evaluator(
     name="sts",
     dataset="sts",
     data_help="folder of SemEval STS 2012 to 2016",
     select_splits=_select_splits,
-    evaluate=_evaluate,
+    evaluate=evaluate_sts_sets,
     card=CardEntry(
         task_type="sentence-similarity",
         task_name="textual similarity, cosine",

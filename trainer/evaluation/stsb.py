@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,16 +17,11 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def evaluate_stsb(
-    encoder: SentenceEncoder,
-    splits: Mapping[str, Dataset],
-    similarity: Similarity = "angular",
-    intervals: bool = False,
-) -> dict[str, dict]:
+def evaluate_stsb(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, dict]:
     """Correlations of the untuned encoder: split -> genre -> "pearson", "spearman"."""
     return {
-        name: correlation_by_genre(untuned_scores(encoder, pairs, similarity), pairs, intervals)
-        for name, pairs in splits.items()
+        name: correlation_by_genre(untuned_scores(encoder, pairs, inputs.similarity), pairs, inputs.intervals)
+        for name, pairs in inputs.splits.items()
     }
 
 
@@ -62,15 +56,11 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = F
     return {**result, "all": {**result["all"], "pairs": len(pairs)}}
 
 
-def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    return evaluate_stsb(encoder, inputs.splits, inputs.similarity, inputs.intervals)
-
-
 EVALUATOR = Evaluator(
     name="stsb",
     dataset="stsb",
     data_help="folder or Hub id of STS-B",
-    evaluate=_evaluate,
+    evaluate=evaluate_stsb,
     card=CardEntry(
         task_type="sentence-similarity",
         task_name="textual similarity",

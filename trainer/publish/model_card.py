@@ -17,7 +17,8 @@ from modeling_convsim import ConvSimEncoder
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
-from trainer.evaluation.evaluators import EVALUATORS, CardEntry
+from trainer.evaluation.evaluators import EVALUATORS
+from trainer.evaluation.registry import CardEntry
 from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.provenance import (
     LOCAL,

@@ -88,8 +88,6 @@ def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str
         InputError: a run or a dataset cannot be read.
     """
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
-    from transformers.utils.logging import disable_progress_bar
-
     from trainer.data.datasets import load_evaluation_data
     from trainer.report.claims import write_claims
     from trainer.report.measurements import Measurements
@@ -98,7 +96,6 @@ def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str
     from trainer.report.systems import open_system
     from trainer.report.yang import write_yang
 
-    disable_progress_bar()
     systems = [open_system(run) for run in runs]
     data = load_evaluation_data(sources)
     options: dict[str, Any] = {**sources}

@@ -86,8 +86,8 @@ def _conversation_rows(values: Values) -> dict[str, Values]:
 
 
 def _compare_p_at_1(row: Values, other: Values, items: Measurements, figures: str) -> Finding:
-    hits = items.response_hits(row["run"]) - items.response_hits(other["run"])
-    return Finding(figures, row["p_at_1"] - other["p_at_1"], mean_interval(hits))
+    gains = items.response_precision(row["run"]) - items.response_precision(other["run"])
+    return Finding(figures, row["p_at_1"] - other["p_at_1"], mean_interval(gains))
 
 
 # -- STS-B ------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from trainer.data.datasets import DATASET_KINDS, EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.response_prediction import queries_of, response_hits
+from trainer.evaluation.response_prediction import queries_of, rank_by_encoder
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
@@ -95,16 +95,15 @@ class Measurements:
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
 
-    def response_hits(self, run: str) -> np.ndarray:
-        """Whether the true response of each query of response prediction ranks first (queries,)."""
+    def response_precision(self, run: str) -> np.ndarray:
+        """P@1 of each query of response prediction (queries,)."""
         system = self._named[run]
 
-        def measure() -> list[int]:
+        def measure() -> list[float]:
             pairs = list(EVALUATORS["response_prediction"].splits_in(self.data, "both").values())[-1]
-            queries = queries_of(pairs)
-            return response_hits(self.encoder(system), queries).astype(int).tolist()
+            return rank_by_encoder(self.encoder(system), queries_of(pairs))(()).precision().tolist()
 
-        return np.asarray(self.cached(system, "response_hits", measure))
+        return np.asarray(self.cached(system, "response_precision", measure))
 
     def stsb_scores(self, run: str, tuned: bool = False) -> np.ndarray:
         """The angular score (pairs,) of STS-B's test pairs; tuned with the matrix of the run if its folder has it."""

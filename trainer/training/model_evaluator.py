@@ -14,7 +14,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
-from trainer.evaluation.response_prediction import RANKS
+from trainer.evaluation.ranking import RANKS
 from trainer.evaluation.results import flatten
 from trainer.tasks import TASKS
 

@@ -73,6 +73,6 @@ def test_an_earlier_turn_is_no_candidate():
     said = ["about topic3", "about topic4"]
     pairs = pairs.map(lambda row: row | {"context": said if row["thread"] == "topic9" else row["context"]})
     queries = build_queries(pairs, np.arange(60))
-    others = {queries.responses[place] for place in np.flatnonzero(queries.is_other[9])}
+    others = {queries.responses[place] for place in np.flatnonzero(queries.is_other()[9])}
     assert others == set(pairs["response"]) - {"about topic9", *said}
-    assert queries.is_other[8].sum() == 59 and queries.contexts[9] == said
+    assert queries.is_other()[8].sum() == 59 and queries.contexts[9] == said

@@ -59,7 +59,7 @@ def test_each_share_has_the_ranks_of_the_model_with_it(tiny_tokenizer, kind, own
         lowest, highest = (
             [
                 sum(value >= row[true] + margin for place, value in enumerate(row) if other[place])
-                for row, true, other in zip(scores, queries.true, queries.is_other, strict=True)
+                for row, true, other in zip(scores, queries.true, queries.is_other(), strict=True)
             ]
             for margin in (1e-4, -1e-4)  # two ways of summing give slightly different scores
         )

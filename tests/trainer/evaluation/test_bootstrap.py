@@ -17,6 +17,7 @@ from trainer.evaluation.bootstrap import (
 )
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
+from trainer.evaluation.ranking import Ranks
 from trainer.evaluation.response_prediction import summarize as summarize_ranking
 from trainer.evaluation.stsb import correlation_by_genre
 
@@ -111,17 +112,11 @@ def test_stsb_resamples_all_pairs_and_the_pairs_of_each_genre() -> None:
 
 
 def test_ranking_resamples_queries() -> None:
-    scores = np.random.default_rng(0).normal(size=(400, 20))
-    scores[:, 0] += 2
-    result = summarize_ranking(scores, "test", intervals=True)
-    assert list(result) == [
-        *("p_at_1", "p_at_1_interval", "p_at_3", "p_at_3_interval", "p_at_10", "p_at_10_interval"),
-        *("candidates", "queries", "split"),
-    ]
-    better = (scores[:, 1:] >= scores[:, :1]).sum(axis=1)
-    for n in (1, 3, 10):
-        share = float((better < n).mean())
-        assert result[f"p_at_{n}"] == share
+    ranks = Ranks(np.random.default_rng(0).integers(0, 9, 400), np.full(400, 19))  # all others are candidates
+    result = summarize_ranking(ranks, "test", intervals=True)
+    for n in (1, 3):
+        share = float((ranks.beaten_by < n).mean())
+        assert result[f"p_at_{n}"] == pytest.approx(share)
         expected = stats.binom.ppf([0.025, 0.975], 400, share) / 400
         assert result[f"p_at_{n}_interval"] == pytest.approx(expected, abs=0.01)
 

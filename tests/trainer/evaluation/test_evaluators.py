@@ -10,11 +10,9 @@ from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning
-from trainer.evaluation.baselines import bm25_scores
 from trainer.evaluation.cqa import evaluate_cqa
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
-from trainer.evaluation.response_prediction import build_queries
+from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.results import flatten
 from trainer.evaluation.similarity import angular, cosine
 from trainer.evaluation.sts_tuning import EmbeddedPairs
@@ -56,7 +54,10 @@ def test_each_split_is_reported_under_its_own_name(data: dict[str, Any]) -> None
         ("stsb", evaluate_stsb, {"dev": "validation", "test": "test"}),
         ("cqa", evaluate_cqa, {"dev": "validation", "test2017": "test2017"}),
     ):
-        expected = {name: evaluate(FakeEncoder(), {"": data[task][split]})[""] for name, split in names.items()}
+        expected = {
+            name: evaluate(FakeEncoder(), EvaluationInputs(None, {"": data[task][split]}))[""]
+            for name, split in names.items()
+        }
         assert both[task] == expected and len({str(part) for part in expected.values()}) == 2
         for split in ("dev", "test"):
             (name,) = [name for name in names if name.startswith(split)]
@@ -128,12 +129,9 @@ def test_a_missing_dataset_is_skipped_unless_its_evaluator_is_named(data: dict[s
         evaluate_encoder(FakeEncoder(), only, "both", ["cqa"])
 
 
-def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) -> None:
+def test_a_baseline_is_measured_by_the_rankings_on_the_queries_of_the_encoder(data: dict[str, Any]) -> None:
     results = evaluate_baseline("bm25", data, "test", list(EVALUATORS), queries=120)
     assert list(results) == ["response_prediction", "cqa"]
-    rows = data["pairs"]["test"]
-    queries = build_queries(rows["input"][:], rows["response"][:], 120)
-    scores = bm25_scores(queries.inputs, queries.responses, queries.candidates)
-    expected = precision_at_n(scores, np.zeros(120, int))
-    assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
+    precisions = {f"p_at_{n}": 1 for n in (1, 3, 10)}  # by the number in both texts
+    assert results["response_prediction"] == {**precisions, "candidates": 100, "queries": 120, "split": "test"}
     assert list(results["cqa"]) == ["test2017"]

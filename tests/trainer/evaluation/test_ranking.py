@@ -33,7 +33,7 @@ def test_a_message_is_no_candidate_for_its_own_reply():
     texts = [f"message {number}" for number in range(9)]
     pairs = pairs_of(*itertools.pairwise(texts), ("message 8", "message 3"))
     queries = build_queries(pairs, np.arange(9))
-    others = [{queries.responses[place] for place in np.flatnonzero(row)} for row in queries.is_other]
+    others = [{queries.responses[place] for place in np.flatnonzero(row)} for row in queries.is_other()]
     for text, reply, row in zip(pairs["input"], pairs["response"], others, strict=True):
         assert row == set(pairs["response"]) - {text, reply}
     scores = np.zeros((9, 8))

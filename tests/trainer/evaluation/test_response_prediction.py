@@ -1,8 +1,8 @@
-"""The queries of response prediction are sampled uniformly and fixed; their scores equal those of a loop."""
+"""Response prediction of an encoder and of baselines: exact, for messages with and without earlier turns."""
 
-import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,172 +10,83 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation import ranking
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.registry import EvaluationInputs
-from trainer.evaluation.response_prediction import (
-    EVALUATOR,
-    ResponseQueries,
-    build_queries,
-    evaluate_response_prediction,
-    score_candidates,
-    summarize,
-)
-
-
-def conversations(pairs: int, distinct: int) -> tuple[list[str], list[str]]:
-    return [f"question {i}" for i in range(pairs)], [f"answer {i % distinct}" for i in range(pairs)]
-
-
-def texts_of(queries: ResponseQueries) -> list[list[str]]:
-    return [[queries.responses[position] for position in row] for row in queries.candidates]
-
-
-def test_true_response_is_among_99_distinct_others() -> None:
-    inputs, responses = conversations(400, 150)
-    queries = build_queries(inputs, responses)
-    assert queries.inputs == inputs and queries.candidates.shape == (400, 100)
-    for true, candidates in zip(responses, texts_of(queries), strict=True):
-        assert candidates[0] == true
-        assert len(set(candidates)) == 100
-
-
-def test_every_other_response_is_equally_likely() -> None:
-    queries = build_queries(*conversations(3000, 200))
-    counts = np.bincount(queries.candidates[:, 1:].ravel(), minlength=200)
-    # Each is drawn with probability 99/199 by the 2,985 queries it is not the true response of: 1,485 times, sd 27.
-    assert abs(counts - 2985 * 99 / 199).max() < 5 * 27.5
-
-
-def test_list_never_changes_between_versions() -> None:
-    """Published results depend on this list: after a change they cannot be compared."""
-    queries = build_queries(*conversations(500, 300), max_queries=200)
-    text = "\n".join("\t".join([query, *row]) for query, row in zip(queries.inputs, texts_of(queries), strict=True))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "47bb60ebbf6c18bc"
-
-
-def test_queries_are_limited_and_stay_in_order() -> None:
-    inputs, responses = conversations(500, 500)
-    queries = build_queries(inputs, responses, max_queries=120)
-    positions = [inputs.index(text) for text in queries.inputs]
-    assert len(set(positions)) == 120 and positions == sorted(positions)
-    assert set(queries.responses) == {responses[position] for position in positions}
-
-
-def test_scores_equal_dot_products_in_a_loop() -> None:
-    queries = build_queries(*conversations(300, 120))
-    encoder = FakeEncoder()
-    scores = score_candidates(encoder, queries)
-    for row in (0, 255, 256, 299):
-        query = encoder.encode([queries.inputs[row]])[0].astype(float)
-        for column in range(100):
-            response = encoder.encode([queries.responses[queries.candidates[row, column]]], "response")[0].astype(float)
-            assert scores[row, column] == pytest.approx(float(query @ response), abs=1e-6)
-
-
-def test_inputs_are_the_side_that_scores_responses() -> None:
-    encoder = FakeEncoder()
-    score_candidates(encoder, build_queries(*conversations(120, 110)))
-    assert sorted(side for side, _ in encoder.calls) == ["query", "response"]
-
-
-def test_fewer_than_100_responses_rank_all_of_them_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    inputs, responses = conversations(40, 12)
-    queries = build_queries(inputs, responses)
-    for true, candidates in zip(responses, texts_of(queries), strict=True):
-        assert candidates[0] == true and sorted(candidates) == sorted(set(responses))
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "40 queries have only 12 distinct responses" in caplog.text and "1-of-100" in caplog.text
-    result = evaluate_response_prediction(FakeEncoder(), queries, "test")
-    assert set(result) == {"p_at_1", "p_at_3", "p_at_10", "candidates", "queries", "split"}
-    assert result["candidates"] == 12
-
-
-@pytest.mark.parametrize(
-    ("candidates", "names"), [(2, ["p_at_1"]), (3, ["p_at_1", "p_at_3"]), (9, ["p_at_1", "p_at_3"])]
-)
-def test_no_precision_beyond_the_candidates(candidates: int, names: list[str]) -> None:
-    result = summarize(np.eye(candidates), "test")
-    assert list(result) == [*names, "candidates", "queries", "split"]
-    assert result["candidates"] == candidates and result["p_at_1"] == 1 / candidates
-
-
-@pytest.mark.parametrize(("pairs", "distinct"), [(5, 1), (0, 1)])
-def test_a_single_distinct_response_is_refused(pairs: int, distinct: int) -> None:
-    with pytest.raises(InputError, match=rf"at least 2 distinct held-out responses to rank.* these {pairs} pairs have"):
-        build_queries(*conversations(pairs, distinct))
-
-
-def test_a_model_without_response_vectors_is_refused() -> None:
-    class Bare(FakeEncoder):
-        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
-            if side == "response":
-                raise ValueError("no response head")
-            return super().encode(texts, side)
-
-    with pytest.raises(InputError, match="task response_prediction: no response head"):
-        score_candidates(Bare(), build_queries(*conversations(100, 100)))
-
-
-def test_an_input_is_no_candidate_of_its_own_query():
-    """In a thread, an input is the response of the pair before it."""
-    texts = [f"message {number}" for number in range(31)]
-    inputs, responses = [*texts[:-1], "new"], [*texts[1:], "message 7"]
-    queries = build_queries(inputs, responses)
-    assert queries.candidates.shape == (31, 29)
-    for text, response, row in zip(inputs, responses, queries.candidates, strict=True):
-        candidates = [queries.responses[position] for position in row]
-        assert candidates[0] == response and text not in candidates and len(set(candidates)) == 29
-    left_out = [
-        set(queries.responses) - {queries.responses[position] for position in row} for row in queries.candidates
-    ]
-    assert left_out[3] == {"message 3"} and len({*left_out[0], *left_out[-1]}) == 2  # no input among the responses
-
-
-def test_the_candidates_of_other_queries_stay_if_an_input_is_a_response():
-    inputs, responses = conversations(300, 200)
-    before = build_queries(inputs, responses).candidates
-    inputs[::2] = responses[7:157]
-    after = build_queries(inputs, responses).candidates
-    own = np.array([responses.index(text) if text in responses else -1 for text in inputs])
-    is_drawn = (before[:, 1:] == own[:, None]).any(axis=1)
-    assert ((before != after).any(axis=1) == is_drawn).all() and 20 < is_drawn.sum() < 150
-
+from trainer.evaluation.response_prediction import EVALUATOR, queries_of
 
 TURNS = [[f"answer {number + 1}", f"hint {number}"] if number % 3 else [] for number in range(300)]
 
 
-def test_no_earlier_turn_is_a_candidate():
-    inputs, responses = conversations(300, 120)
-    queries = build_queries(inputs, responses, contexts=TURNS)
-    assert queries.candidates.shape == (300, 100) and queries.contexts == TURNS
-    for response, context, candidates in zip(responses, TURNS, texts_of(queries), strict=True):
-        assert candidates[0] == response and len(set(candidates)) == 100 and not set(candidates) & set(context)
-    few = build_queries(inputs[:20], responses[:20], contexts=TURNS[:20])
-    assert few.candidates.shape == (20, 19)  # of 20, without an earlier turn
+def conversations(pairs: int, distinct: int, contexts: list[list[str]] | None = None) -> Dataset:
+    columns: dict[str, list] = {
+        "input": [f"question {i}" for i in range(pairs)],
+        "response": [f"answer {i % distinct}" for i in range(pairs)],
+    }
+    return Dataset.from_dict(columns | ({"context": contexts} if contexts else {}))
 
 
-def test_scores_with_earlier_turns_are_weighted_sums_in_a_loop():
-    queries, encoder = build_queries(*conversations(300, 120), contexts=TURNS), FakeEncoder()
-    scores = score_candidates(encoder, queries, [0.5, 0.25])
-    for row in (0, 1, 256, 299):
-        own, *others = encoder.encode([queries.inputs[row], *TURNS[row]]).astype(float)
-        vector = own + sum(weight * other for weight, other in zip([0.5, 0.25], others, strict=False))
-        vector *= np.linalg.norm(own) / np.linalg.norm(vector)
-        candidates = [queries.responses[position] for position in queries.candidates[row]]
-        assert scores[row] == pytest.approx(encoder.encode(candidates, "response") @ vector, abs=1e-6)
+def evaluate(encoder: Any, pairs: Dataset, **options: Any) -> dict[str, Any]:
+    return EVALUATOR.evaluate(encoder, EvaluationInputs(None, {"test": pairs}, **options))
 
 
-def test_results_have_both_where_there_are_weights_and_turns():
-    queries, encoder = build_queries(*conversations(300, 120), contexts=TURNS), FakeEncoder()
-    alone = evaluate_response_prediction(encoder, queries, "test")
-    both = evaluate_response_prediction(encoder, queries, "test", intervals=True, weights=[0.5])
+class Coarse(FakeEncoder):
+    """Vectors of a few small whole numbers, so that many scores tie."""
+
+    def encode(self, texts: Iterable[str], side: str = "input", contexts: object = None) -> np.ndarray:
+        return np.sign(super().encode(texts, side)).astype(np.float32)
+
+
+def sampled(
+    encoder: FakeEncoder, pairs: Dataset, draws: int = 4000, weights: Sequence[float] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """P@1, P@3 and P@10 over draws of 99 others for each pair, one by one, and their standard errors."""
+    random, replies = np.random.default_rng(0), list(dict.fromkeys(pairs["response"]))
+    vectors, outcomes = encoder.encode(replies, "response").astype(float), []
+    for row in pairs:
+        turns = row.get("context", [])
+        vector, *earlier = encoder.encode([row["input"], *turns], "query").astype(float)
+        for weight, turn in zip(weights, earlier, strict=False):
+            vector = vector + weight * turn
+        scores = dict(zip(replies, np.round(vectors @ vector, 6), strict=True))
+        true = scores.pop(row["response"])
+        others = np.array([score for text, score in scores.items() if text not in (row["input"], *turns)])
+        size = min(99, len(others))
+        drawn = others[random.random((draws, len(others))).argpartition(size - 1, axis=1)[:, :size]]
+        beaten = (drawn >= true).sum(axis=1)
+        outcomes.append([beaten < n for n in (1, 3, 10)])
+    found = np.mean(outcomes, axis=2)  # (pairs, 3)
+    return found.mean(axis=0), np.sqrt((found * (1 - found)).sum(axis=0) / draws) / len(found)
+
+
+@pytest.mark.parametrize("at_once", [7, 500])
+def test_precision_is_the_mean_of_many_draws(monkeypatch, at_once):
+    """Inputs are replies of other pairs, many scores tie, and two inputs have the same reply."""
+    monkeypatch.setattr(ranking, "RANKED_AT_ONCE", at_once)
+    texts = [f"message {number}" for number in range(150)]
+    pairs = Dataset.from_dict({"input": [*texts[:-1], "new"], "response": [*texts[1:], "message 7"]})
+    encoder = Coarse(dict(zip(pairs["input"][::3], pairs["response"][::3], strict=True)))
+    result = evaluate(encoder, pairs)
+    expected, error = sampled(encoder, pairs)
+    found = np.array([result[f"p_at_{n}"] for n in (1, 3, 10)])
+    assert (abs(found - expected) < 4 * error).all() and error.max() < 0.002
+    assert 0.02 < found[0] < found[1] < found[2] < 0.98
+    assert (result["candidates"], result["queries"], result["split"]) == (100, 150, "test")
+
+
+def test_earlier_turns_count_by_their_weights_and_are_no_candidates():
+    pairs, encoder = conversations(300, 120, TURNS), FakeEncoder({f"question {n}": f"answer {n}" for n in range(90)})
+    alone = evaluate(encoder, pairs, intervals=True)
+    both = evaluate(encoder, pairs, intervals=True, context=[0.5, 0.25])
     assert not any(name.startswith("context") for name in alone) and both.items() > alone.items()
-    expected = summarize(score_candidates(encoder, queries, [0.5]), "test", intervals=True)
-    for name in ("p_at_1", "p_at_10", "p_at_1_interval"):
-        assert both[f"context_{name}"] == expected[name]
-    assert both["context_weights"] == [0.5]
-    without = build_queries(*conversations(300, 120))
-    assert "context_weights" not in evaluate_response_prediction(encoder, without, "test", weights=[0.5])
+    for prefix, weights in (("", []), ("context_", [0.5, 0.25])):
+        expected, error = sampled(encoder, pairs, draws=1000, weights=weights)
+        found = np.array([both[f"{prefix}p_at_{n}"] for n in (1, 3, 10)])
+        assert (abs(found - expected) < 4 * error).all()
+        low, high = both[f"{prefix}p_at_1_interval"]
+        assert low < both[f"{prefix}p_at_1"] < high
+    assert both["context_p_at_1"] < both["p_at_1"] and both["context_weights"] == [0.5, 0.25]
+    assert "context_weights" not in evaluate(encoder, conversations(300, 120), context=[0.5])
 
 
 def test_a_baseline_gets_the_same_turns():
@@ -184,3 +95,45 @@ def test_a_baseline_gets_the_same_turns():
     inputs = EvaluationInputs(None, {"test": Dataset.from_list(rows)}, context=[0.0, 1.0])
     result = EVALUATOR.evaluate_baseline(BASELINES["bm25"], inputs)
     assert result["p_at_1"] < 0.1 and result["context_p_at_1"] == 1
+
+
+def test_the_sample_of_queries_never_changes_between_versions_and_stays_in_order():
+    """Published results depend on it: after a change they cannot be compared."""
+    pairs = conversations(500, 500)
+    queries = queries_of(pairs, 120)
+    numbers = [pairs["input"].index(text) for text in queries.inputs]
+    assert len(set(numbers)) == 120 and numbers == sorted(numbers) and numbers[:5] == [1, 6, 7, 8, 10]
+    assert queries.responses == [f"answer {number}" for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("distinct", "names"), [(2, ["p_at_1"]), (9, ["p_at_1", "p_at_3"]), (12, ["p_at_1", "p_at_3", "p_at_10"])]
+)
+def test_fewer_than_100_responses_are_all_ranked_with_a_warning(caplog, distinct, names):
+    pairs, encoder = conversations(40 + distinct, distinct), FakeEncoder()
+    result = evaluate(encoder, pairs)
+    assert list(result) == [*names, "candidates", "queries", "split"] and result["candidates"] == distinct
+    scores = encoder.encode(pairs["input"]) @ encoder.encode([f"answer {n}" for n in range(distinct)]).T
+    first = scores.argmax(axis=1) == np.arange(len(pairs)) % distinct
+    assert result["p_at_1"] == pytest.approx(first.mean(), abs=1e-12)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert f"{len(pairs)} queries have only {distinct} distinct responses" in caplog.text and "1-of-100" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "pairs", [conversations(5, 1), Dataset.from_dict({"input": ["b", "x"], "response": ["a", "b"]})]
+)
+def test_a_query_without_another_response_is_refused(pairs: Dataset) -> None:
+    with pytest.raises(InputError, match=rf"at least 2 distinct held-out responses.* these {len(pairs)} pairs have"):
+        evaluate(FakeEncoder(), pairs)
+
+
+def test_a_model_without_response_vectors_is_refused() -> None:
+    class Bare(FakeEncoder):
+        def encode(self, texts: Iterable[str], side: str = "input", contexts: object = None) -> np.ndarray:
+            if side == "response":
+                raise ValueError("no response head")
+            return super().encode(texts, side)
+
+    with pytest.raises(InputError, match="task response_prediction: no response head"):
+        evaluate(Bare(), conversations(100, 100))

@@ -8,7 +8,8 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation.cqa import EVALUATOR, evaluate_cqa, summarize
+from trainer.evaluation.baselines import ScoreTexts
+from trainer.evaluation.cqa import evaluate_baseline, evaluate_cqa, summarize
 from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.snli import evaluate_snli
 
@@ -23,7 +24,11 @@ class Classifier(FakeEncoder):
 
 
 def test_accuracy_is_the_proportion_of_correct_labels() -> None:
-    assert evaluate_snli(Classifier(), PAIRS, "test") == {"accuracy": 0.75, "pairs": 4, "split": "test"}
+    assert evaluate_snli(Classifier(), EvaluationInputs(None, {"test": PAIRS})) == {
+        "accuracy": 0.75,
+        "pairs": 4,
+        "split": "test",
+    }
 
 
 def test_a_convsim_encoder_without_its_head_is_refused() -> None:
@@ -32,7 +37,7 @@ def test_a_convsim_encoder_without_its_head_is_refused() -> None:
             raise ValueError("a bare encoder")
 
     with pytest.raises(InputError, match="task snli: a bare encoder"):
-        evaluate_snli(Bare(), PAIRS, "test")
+        evaluate_snli(Bare(), EvaluationInputs(None, {"test": PAIRS}))
 
 
 ROWS = Dataset.from_dict(
@@ -52,15 +57,13 @@ def test_two_questions_with_the_same_text_are_two_queries() -> None:
 
 
 def test_a_baseline_scores_each_row_against_its_own_candidate() -> None:
-    def baseline(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
+    def baseline(documents: Sequence[str]) -> ScoreTexts:
         good = {("Where can I swim?", "Is there a pool?"), ("Who sells lamps?", "I need a lamp")}
-        pairs = zip(queries, candidates, strict=True)
-        return np.array([[(query, documents[at]) in good for at in row] for query, row in pairs], float)
+        return lambda texts: np.array([[(text, document) in good for document in documents] for text in texts], float)
 
     inputs = EvaluationInputs(None, {"dev": ROWS})
-    assert EVALUATOR.evaluate_baseline is not None
     # a: the pool first, then the barber, then the beach: (1 + 2/3) / 2.
-    assert EVALUATOR.evaluate_baseline(baseline, inputs) == {"dev": {"map": pytest.approx((5 / 6 + 1) / 2)}}
+    assert evaluate_baseline(baseline, inputs) == {"dev": {"map": pytest.approx((5 / 6 + 1) / 2)}}
 
 
 def test_a_model_that_finds_the_relevant_questions_scores_one() -> None:
@@ -71,4 +74,5 @@ def test_a_model_that_finds_the_relevant_questions_scores_one() -> None:
             "I need a lamp": "Who sells lamps?",
         }
     )
-    assert evaluate_cqa(encoder, {"dev": ROWS, "test2017": ROWS}) == {"dev": {"map": 1}, "test2017": {"map": 1}}
+    inputs = EvaluationInputs(None, {"dev": ROWS, "test2017": ROWS})
+    assert evaluate_cqa(encoder, inputs) == {"dev": {"map": 1}, "test2017": {"map": 1}}

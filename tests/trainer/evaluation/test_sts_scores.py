@@ -11,6 +11,7 @@ from scipy import stats
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import sts
+from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
 from trainer.evaluation.sts_sets import evaluate_sts_sets, sts_set_scores
 from trainer.evaluation.stsb import Similarity, evaluate_stsb
@@ -65,7 +66,7 @@ def test_each_genre_equals_scipy_on_its_pairs(similarity: Similarity) -> None:
     encoder = FakeEncoder()
     cosines = (encoder.encode(pairs["sentence1"]).astype(float) * encoder.encode(pairs["sentence2"])).sum(axis=1)
     scores = -np.arccos(cosines) if similarity == "angular" else cosines
-    result = evaluate_stsb(encoder, {"dev": pairs}, similarity)["dev"]
+    result = evaluate_stsb(encoder, EvaluationInputs(None, {"dev": pairs}, similarity=similarity))["dev"]
     assert list(result) == ["all", "captions", "news"]  # a missing genre is absent
     assert result["all"]["pairs"] == 20
     gold = np.array(pairs["score"])
@@ -75,12 +76,14 @@ def test_each_genre_equals_scipy_on_its_pairs(similarity: Similarity) -> None:
 
 
 def test_without_genres_there_are_only_scores_of_all_pairs() -> None:
-    assert list(evaluate_stsb(FakeEncoder(), {"test": graded_pairs([None] * 6)})["test"]) == ["all"]
+    inputs = EvaluationInputs(None, {"test": graded_pairs([None] * 6)})
+    assert list(evaluate_stsb(FakeEncoder(), inputs)["test"]) == ["all"]
 
 
 def test_a_genre_of_one_pair_is_refused() -> None:
+    inputs = EvaluationInputs(None, {"test": graded_pairs(["captions", "captions", "news"])})
     with pytest.raises(InputError, match="only one pair is news; a correlation needs two"):
-        evaluate_stsb(FakeEncoder(), {"test": graded_pairs(["captions", "captions", "news"])})
+        evaluate_stsb(FakeEncoder(), inputs)
 
 
 def brute_force_cosines(rows: Dataset) -> list[float]:
@@ -93,7 +96,7 @@ def brute_force_cosines(rows: Dataset) -> list[float]:
 
 def test_each_dataset_equals_scipy_on_brute_force_cosines() -> None:
     sets = sts()
-    results = evaluate_sts_sets(FakeEncoder(), sets)
+    results = evaluate_sts_sets(FakeEncoder(), EvaluationInputs(sets, {}))
     scores = sts_set_scores(FakeEncoder(), sets)
     assert {year: list(names) for year, names in results.items()} == {"2012": ["MSRpar", "OnWN"], "2014": ["OnWN"]}
     assert list(scores) == [("2012", "MSRpar"), ("2012", "OnWN"), ("2014", "OnWN")]

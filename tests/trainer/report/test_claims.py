@@ -28,7 +28,7 @@ GENRES = ("captions", "forums", "news")
 def fake_items(**scores: Any) -> Any:
     """Scores item by item in place of `Measurements`."""
     return SimpleNamespace(
-        response_hits=scores.get, sts_scores=scores.get, sts_gold=lambda: scores["gold"],
+        response_precision=scores.get, sts_scores=scores.get, sts_gold=lambda: scores["gold"],
         stsb_scores=lambda run, tuned=False: scores[f"{run}{' tuned' * tuned}"],
         stsb_gold=lambda: (scores["gold"], scores["genres"]),
     )  # fmt: skip

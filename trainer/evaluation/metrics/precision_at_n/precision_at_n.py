@@ -7,36 +7,27 @@ import evaluate
 import numpy as np
 
 
-def true_ranks(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Ranks (queries,), from 1, of the true responses; takes `scores` and `references` of `precision_at_n`.
+def precision_at_n(scores: np.ndarray, references: np.ndarray, n: Sequence[int] = (1, 3, 10)) -> dict[str, float]:
+    """P@N of `scores` (queries, candidates) with the true response of query i in column `references[i]`.
 
     Ties count against the model, and so does a score that is not a number.
 
     Raises:
-        ValueError: no query, shapes that do not match, or a position outside the candidates.
+        ValueError: no query, shapes that do not match, a position outside the candidates, or an N outside them.
     """
-    scores, references = np.asarray(scores), np.asarray(references)
     if scores.ndim != 2 or references.shape != scores.shape[:1] or not len(references):
         raise ValueError(
             f"expected scores (queries, candidates) and one position a query, got {scores.shape} and {references.shape}"
         )
-    if references.min() < 0 or references.max() >= scores.shape[1]:
-        raise ValueError(f"a reference is the position of a candidate, 0 to {scores.shape[1] - 1}")
-    true_scores = scores[np.arange(len(scores)), references][:, None]
-    # "Not lower" instead of ">=": a NaN on either side counts against the model. The true response counts itself, so
-    # the best rank is 1.
-    return (~(scores < true_scores)).sum(axis=1)
-
-
-def precision_at_n(scores: np.ndarray, references: np.ndarray, n: Sequence[int] = (1, 3, 10)) -> dict[str, float]:
-    """P@N of `scores` (queries, candidates) with the true response of query i in column `references[i]`.
-
-    Raises:
-        ValueError: as `true_ranks`, or an N outside the candidates.
-    """
-    ranks, candidates = true_ranks(scores, references), np.shape(scores)[1]
+    queries, candidates = scores.shape
+    if references.min() < 0 or references.max() >= candidates:
+        raise ValueError(f"a reference is the position of a candidate, 0 to {candidates - 1}")
     if not all(1 <= value <= candidates for value in n):
         raise ValueError(f"N must lie between 1 and the number of candidates ({candidates}), got {list(n)}")
+    true_scores = scores[np.arange(queries), references][:, None]
+    # "Not lower" instead of ">=": a NaN on either side counts against the model. The true response counts itself, so
+    # the best rank is 1.
+    ranks = (~(scores < true_scores)).sum(axis=1)
     return {f"p_at_{value}": float(np.mean(ranks <= value)) for value in n}
 
 
