@@ -38,7 +38,7 @@ class Coarse(FakeEncoder):
 
 
 def sampled(
-    encoder: FakeEncoder, pairs: Dataset, draws: int = 4000, weights: Sequence[float] = ()
+    encoder: FakeEncoder, pairs: Dataset, draws: int = 500, weights: Sequence[float] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
     """P@1, P@3 and P@10 over draws of 99 others for each pair, one by one, and their standard errors."""
     random, replies = np.random.default_rng(0), list(dict.fromkeys(pairs["response"]))
@@ -69,7 +69,7 @@ def test_precision_is_the_mean_of_many_draws(monkeypatch, at_once):
     result = evaluate(encoder, pairs)
     expected, error = sampled(encoder, pairs)
     found = np.array([result[f"p_at_{n}"] for n in (1, 3, 10)])
-    assert (abs(found - expected) < 4 * error).all() and error.max() < 0.002
+    assert (abs(found - expected) < 4 * error).all() and error.max() < 0.003
     assert 0.02 < found[0] < found[1] < found[2] < 0.98
     assert (result["candidates"], result["queries"], result["split"]) == (100, 150, "test")
 
@@ -80,7 +80,7 @@ def test_earlier_turns_count_by_their_weights_and_are_no_candidates():
     both = evaluate(encoder, pairs, intervals=True, context=[0.5, 0.25])
     assert not any(name.startswith("context") for name in alone) and both.items() > alone.items()
     for prefix, weights in (("", []), ("context_", [0.5, 0.25])):
-        expected, error = sampled(encoder, pairs, draws=1000, weights=weights)
+        expected, error = sampled(encoder, pairs, weights=weights)
         found = np.array([both[f"{prefix}p_at_{n}"] for n in (1, 3, 10)])
         assert (abs(found - expected) < 4 * error).all()
         low, high = both[f"{prefix}p_at_1_interval"]
@@ -101,7 +101,7 @@ def test_the_sample_of_queries_never_changes_between_versions_and_stays_in_order
     """Published results depend on it: after a change they cannot be compared."""
     pairs = conversations(500, 500)
     queries = queries_of(pairs, 120)
-    numbers = [pairs["input"].index(text) for text in queries.inputs]
+    numbers = [int(text.split()[1]) for text in queries.inputs]
     assert len(set(numbers)) == 120 and numbers == sorted(numbers) and numbers[:5] == [1, 6, 7, 8, 10]
     assert queries.responses == [f"answer {number}" for number in numbers]
 
