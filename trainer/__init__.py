@@ -4,13 +4,14 @@ console                         the script `convsim`, which runs the commands of
 run                             one run with the settings of a preset
 report/                         the papers' tables and figures
 adapt/                          from own chats to an adapted model, a comparison and an index of replies
-embeddings/, export/, sweep/    word vectors with gensim; ONNX and static files; comparisons of many runs
+export/                         ONNX and static files
 training/                       a run: `train.py` has its steps, `loop.py` the training loop
 publish/                        the published folder, its card, its upload
-tasks/                          one file a task: its options, datasets, batches and loss
+tasks/                          one file a task: its datasets, batches and loss
 evaluation/                     one file an evaluator; baselines; `metrics/` has `evaluate` modules
 data/                           the datasets of a run, the token cache, word vectors, teachers
 encoders/                       saved encoders of all kinds behind one protocol
+runs                            a run's folder
 processes                       device, precision and threads; what several processes exchange
 settings                        every option of a run, from a preset in `presets/` and the command line
 shipped                         where the base model and the page are
