@@ -11,6 +11,6 @@ boilerplate/        salutations, signatures, names and notices: what of a text i
 clean/              counted filter rules; text cleaning, language, masking, leakage
 files/              bytes to records and back, for all packages: compression, URLs, locks, the Hub
 
-`loading` loads datasets, `rows` and `dataset_folders` read and write those of public kinds, `schemas` has the columns of
-all files that the commands write, and `public_datasets` the catalog of downloads.
+`loading` loads datasets, `rows` and `dataset_folders` read and write those of public kinds, `schemas` has the columns
+of all files that the commands write, and `public_datasets` the catalog of downloads.
 """
