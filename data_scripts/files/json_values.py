@@ -54,7 +54,7 @@ def read_document(text: TextFile, streamed: Streamed) -> dict[str, Any]:
     """The object that a .json file is, with an iterator over the elements in place of a `streamed` list.
 
     Raises:
-        InputError: the file is not JSON; reading the list may raise it, too.
+        InputError: the file is not JSON, or not an object; reading the list may raise the former, too.
     """
     import ijson
 
@@ -67,7 +67,11 @@ def read_document(text: TextFile, streamed: Streamed) -> dict[str, Any]:
                 if any(path == key and before.keys() >= fields for key, fields in streamed):
                     return {**before, path: _values_at(f"{path}.item", text)}
             builder.event(event, value)
-    return next(_values_at("", text))
+    document = next(_values_at("", text))
+    if not isinstance(document, dict):
+        found = type(document).__name__
+        raise InputError(f"{text.path}: is a single JSON value ({found}), expected an object, an array or JSON lines")
+    return document
 
 
 def _values_at(path: str, text: TextFile) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from data_scripts.rows import SOURCE_HELP, ColumnNames
 from data_scripts.schemas import CQA_SCHEMA
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
+    from xml.etree.ElementTree import Element  # nosec B405: a type
 
 
 COLUMN_NAMES: ColumnNames = {

@@ -9,7 +9,7 @@ from socket import gethostname
 from data_scripts.files.command_line import ArgumentParser
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-EVERYWHERE = ("0.0.0.0", "::", "[::]")  # nosec B104: values with which the page is served on all addresses
+EVERYWHERE = ("0.0.0.0", "::", "[::]")  # nosec B104  # with which the page is served on all addresses
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

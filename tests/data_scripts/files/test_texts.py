@@ -76,7 +76,7 @@ def test_a_list_of_an_object_is_streamed_after_the_fields_that_tell_its_format(t
 
 
 @pytest.mark.parametrize(
-    "content", ["[1, 2", "[1, 2,]", "[1] x", '["\xff"]', '[{"a" 1}]', '{"a": 1', '{"a": }', "{1: 2}"]
+    "content", ["[1, 2", "[1, 2,]", "[1] x", '["\xff"]', '[{"a" 1}]', '{"a": 1', '{"a": }', "{1: 2}", '"{}"', "3"]
 )
 def test_a_document_that_is_not_json_is_refused(tmp_path, content):
     path = tmp_path / "chat.json"

@@ -96,7 +96,7 @@ def validate(monkeypatch) -> Callable[..., Any]:
             assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
             with torch.no_grad():
                 model.weight += adjustment
-            return Start(Interpolation(model), 0.1, bool(adjustment))
+            return Start(Interpolation(model), bool(adjustment))
 
         def encoder_of(some: Any, _: Any) -> Any:
             return SimpleNamespace(
