@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.measuring import Benchmark
 
 HERE = Path(__file__).resolve().parent
-AREAS = ("training", "encoding", "extracting", "suggesting", "adapting", "answering", "promising")
+AREAS = ("training", "encoding", "extracting", "suggesting", "adapting", "answering")
 
 
 def load_benchmarks() -> dict[str, "Benchmark"]:

@@ -47,7 +47,7 @@ from trainer.settings import PRESETS, parse_settings
 
 # Of `conversations/pairs` in the real data: those in no training data of model_cards/base.
 DOMAINS = ("dailydialog", "dream", "empathetic_dialogues", "scotus_oral_arguments")
-SIZES = (300, 1_000, 3_000, 10_000)  # pairs
+SIZES = (300, 1_000, 3_000)  # pairs
 MARGIN = 0.02  # by which P@1 may be below that of the fine-tuned peer
 Scores = list[np.ndarray]  # (queries, responses), of the messages alone, and of some systems with earlier turns
 Score = Callable[[Material, Dataset, Queries], Scores]

@@ -38,7 +38,7 @@ ENCODERS = {
     "base": "conversations of 12 kinds, and a teacher",
 }
 MINILM, MODEL2VEC = "all-MiniLM-L6-v2", "model2vec of all-MiniLM-L6-v2"  # of models.json and of runs.jsonl
-SIZES = (300, 1_000, 3_000, 10_000)  # pairs of a domain; those that were measured are shown
+SIZES = (300, 1_000, 3_000)  # pairs of a domain
 UNTRAINED = {"bm25": "BM25", "tfidf": "TF-IDF"}  # of the benchmarks `adapt_SIZE_DOMAIN_NAME`
 TRAINED = {"static": "`StaticEmbedding`, from scratch", "model2vec": "model2vec of all-MiniLM-L6-v2, trained"}
 MARGIN = 0.02  # which is subtracted from the P@1 of the peer `tuned`
@@ -117,38 +117,35 @@ def title(name: str) -> str:
 def own_chats() -> str:
     """The table of adapting: the mean of P@1 over the domains, by the number of pairs of a domain."""
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
-    sizes = [size for size in SIZES if f"adapt_{size}_tuned" in results]
 
     def untrained(title: str, peer: str) -> list[str]:
         domains = [entry["peer"] for name, entry in results.items() if re.fullmatch(rf"adapt_300_\w+_{peer}", name)]
-        return [title, _share(statistics.fmean(domains)), *[""] * len(sizes)]
+        return [title, _share(statistics.fmean(domains)), *[""] * len(SIZES)]
 
     def trained(title: str, peer: str, key: str = "peer", added: float = 0) -> list[str]:
-        return [title, "", *(_share(results[f"adapt_{size}_{peer}"][key] + added) for size in sizes)]
+        return [title, "", *(_share(results[f"adapt_{size}_{peer}"][key] + added) for size in SIZES)]
 
     rows = [untrained(title, peer) for peer, title in UNTRAINED.items()]
     rows += [trained(title, peer) for peer, title in TRAINED.items()]
-    rows.append(["all-MiniLM-L6-v2", _share(results["adapt_300_minilm"]["peer"]), *[""] * len(sizes)])
+    rows.append(["all-MiniLM-L6-v2", _share(results["adapt_300_minilm"]["peer"]), *[""] * len(SIZES)])
     rows.append(trained("all-MiniLM-L6-v2, fine-tuned", "tuned", added=MARGIN))
     rows.append(untrained("the base", "base"))
     rows.append(trained("**the base, adapted**", "minilm", key="ours"))
-    rows.append(["minus all-MiniLM-L6-v2", "", *(_gain(results[f"adapt_{size}_minilm"]) for size in sizes)])
-    return _table(("", "untrained", *(f"{size:,} pairs" for size in sizes)), rows)
+    rows.append(["minus all-MiniLM-L6-v2", "", *(_gain(results[f"adapt_{size}_minilm"]) for size in SIZES)])
+    return _table(("", "untrained", *(f"{size:,} pairs" for size in SIZES)), rows)
 
 
 def earlier_turns() -> str:
     """The table of earlier turns: P@1 with them, and what they add."""
     results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
-    sizes = [size for size in SIZES if f"adapt_context_{size}_ours" in results]
 
     def row(title: str, system: str, key: str) -> list[str]:
-        entries = [results.get(f"adapt_context_{size}_{system}") for size in sizes]
-        return [title, *(_share(entry[key]) if entry else "" for entry in entries)]
+        return [title, *(_share(results[f"adapt_context_{size}_{system}"][key]) for size in SIZES)]
 
     rows = [row("BM25", "bm25", "peer"), row("all-MiniLM-L6-v2", "minilm", "peer"), row("the base", "base", "ours")]
     rows.append(row("**the base, adapted**", "ours", "ours"))
-    rows.append(["minus the same without", *(_gain(results[f"adapt_context_{size}_ours"]) for size in sizes)])
-    return _table(("with earlier turns", *(f"{size:,} pairs" for size in sizes)), rows)
+    rows.append(["minus the same without", *(_gain(results[f"adapt_context_{size}_ours"]) for size in SIZES)])
+    return _table(("with earlier turns", *(f"{size:,} pairs" for size in SIZES)), rows)
 
 
 def _gain(entry: dict[str, Any]) -> str:
@@ -257,11 +254,10 @@ def plot_pairs() -> Figure:
         "BM25": ("adapt_context_{}_bm25", "peer"),
     }
     for label, (key, side) in lines.items():
-        points = [(size, results[key.format(size)][side]) for size in SIZES if key.format(size) in results]
+        points = [(size, results[key.format(size)][side]) for size in SIZES]
         panel.plot(*zip(*points, strict=True), marker="o", label=label)
     panel.set_xscale("log")
-    measured = [size for size in SIZES if f"adapt_context_{size}_ours" in results]
-    panel.set_xticks(measured, [f"{size:,}" for size in measured])
+    panel.set_xticks(SIZES, [f"{size:,}" for size in SIZES])
     panel.set_xticks([], minor=True)
     panel.set_xlabel("pairs to adapt to")
     panel.set_ylabel("P@1, mean of four domains")
@@ -323,7 +319,7 @@ def beside(name: str) -> str:
     )
     if name == "base":
         results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
-        size = max(size for size in SIZES if f"adapt_{size}_minilm" in results)
+        size = SIZES[-1]
         domains = [entry["peer"] for key, entry in results.items() if re.fullmatch(r"adapt_300_\w+_base", key)]
         adapted, model2vec = results[f"adapt_{size}_minilm"], results[f"adapt_{size}_model2vec"]
         text += (

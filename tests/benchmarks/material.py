@@ -47,7 +47,6 @@ class Material:
     many_comments: int = 20_000_000
     adapt_pairs: int = 10_000  # the most that a model is adapted to
     adapt_queries: int = 2_000
-    promise_runs: int = 5  # of each domain and number of pairs
     adapt_steps: int | None = None  # by default, they follow from the number of pairs
 
     @property
@@ -94,7 +93,6 @@ def smallest(folder: Path) -> Material:
         transformer_config={"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64},
         seconds=0.01, encode_seconds=0.01, texts=100, slow_texts=10, largest_batch=16, replies=500, queries=20,
         comments=2_000, many_comments=4_000, adapt_pairs=120, adapt_queries=20, adapt_steps=2,
-        promise_runs=1,
     )  # fmt: skip
 
 
