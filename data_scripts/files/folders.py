@@ -6,7 +6,7 @@ A record in the folder says that this project has written it, and which files; w
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,24 +22,10 @@ from data_scripts.files.storage import (
     lock_beside,
     locked,
     make_folder,
-    new_file,
     report_write_errors,
     resolve_links,
     temporary_path,
 )
-
-
-def replace_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files of a folder, each as `new_file` does.
-
-    Raises:
-        InputError: a file cannot be written.
-    """
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        with new_file(folder / name) as temporary:
-            temporary.write_bytes(content)
-
 
 RECORD = ".written-by-convsim"
 TEMPORARY_KIND = "temporary folder"

@@ -17,9 +17,9 @@ import numpy as np
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import replace_files, staged_folder
+from data_scripts.files.folders import staged_folder
 from data_scripts.files.json_files import from_json, read_object
-from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links
+from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
 from modeling_convsim.encoding.text_files import write_array
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
@@ -170,7 +170,7 @@ def write_settings(folder: Path, file: IndexFile) -> None:
 
 
 def _write_file(folder: Path, file: IndexFile) -> None:
-    replace_files(folder, {"index.json": (json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n").encode()})
+    write_text(folder / "index.json", json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n")
 
 
 def read_index(folder: Path) -> SavedIndex:

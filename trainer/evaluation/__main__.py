@@ -16,16 +16,12 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.registry import Evaluator
 from trainer.evaluation.results import format_table, read_results, update_results, write_results
-from trainer.evaluation.sts_tuning import ROUTER, add_route
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from trainer.data.datasets import EvaluationData
     from trainer.encoders.protocol import SentenceEncoder
 
 SAMPLE = "sample"  # prints texts for people; the training loop does not run it
-TUNED = "stsb_tuned"
 
 
 def build_parser() -> ArgumentParser:
@@ -58,8 +54,7 @@ def build_parser() -> ArgumentParser:
         "--update",
         type=Path,
         metavar="FILE",
-        help="add the results to this results.json; its other tasks, splits and baselines stay. In the folder of "
-        "MODEL's run, stsb_tuned also writes its matrix to MODEL, as the route sts",
+        help="add the results to this results.json; its other tasks, splits and baselines stay",
     )
     return parser
 
@@ -194,12 +189,10 @@ def run(args: Namespace) -> dict[str, Any]:
     encoder = load_encoder(args.model)
     _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
-    matrices: dict[str, np.ndarray] = {}
     names = [name for name in args.tasks if name in EVALUATORS]
     shared = {"intervals": args.intervals, "context": args.context}
     if names:
-        options = {"similarity": args.similarity, "matrices": matrices, **shared}
-        results = evaluate_encoder(encoder, data, args.split, names, **options)
+        results = evaluate_encoder(encoder, data, args.split, names, similarity=args.similarity, **shared)
     if args.baselines:
         results["baselines"] = {
             baseline: evaluate_baseline(baseline, data, args.split, names, **shared) for baseline in args.baselines
@@ -207,8 +200,6 @@ def run(args: Namespace) -> dict[str, Any]:
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)
     print(format_table(results))
-    if TUNED in matrices and args.update and _is_model_of_run(Path(args.model), args.update):
-        add_route(Path(args.model), matrices[TUNED])
     if args.output:
         write_results(args.output, results)
     elif args.update:
@@ -228,11 +219,6 @@ def _check_vectors(encoder: SentenceEncoder, model: str) -> None:
 
     if not np.isfinite(encoder.encode(["How are you?"])).all():
         raise InputError(f"{model}: its vectors are not finite numbers: the weights are damaged; train or download it")
-
-
-def _is_model_of_run(model: Path, results: Path) -> bool:
-    """Whether a model folder, with a Router, lies in the folder of this results.json."""
-    return (model / ROUTER).is_dir() and model.resolve().parent == results.resolve().parent
 
 
 def main(arguments: list[str]) -> int:

@@ -13,8 +13,6 @@ score.
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +22,6 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import replace_files
 from data_scripts.files.json_files import read_object
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
@@ -42,7 +39,7 @@ MAX_ITERATIONS = 100
 PATIENCE = 10
 ROUTE = "sts"
 ROUTER = "1_Router"
-_DENSE, _NORMALIZE = f"{ROUTE}_0_Dense", f"{ROUTE}_1_Normalize"  # named as `Router.save` names them
+_DENSE = f"{ROUTE}_0_Dense"  # as `Router.save` names it
 
 
 @dataclass(frozen=True)
@@ -185,8 +182,7 @@ def read_matrix(model: Path) -> np.ndarray | None:
         return load_file(path)["linear.weight"].astype(np.float32)
     except (OSError, KeyError, SafetensorError) as error:
         raise InputError(
-            f"{path}: not the matrix of the route {ROUTE} ({error}); write it again with: python -m trainer.evaluation "
-            f"{model} --tasks stsb_tuned --stsb FOLDER --update {model.parent / 'results.json'}"
+            f"{path}: not the matrix of the route {ROUTE} ({error}); train the model or download it again"
         ) from error
 
 
@@ -196,33 +192,13 @@ def has_route(model: Path) -> bool:
     Raises:
         InputError: the Router's configuration is damaged.
     """
-    path = model / ROUTER / "router_config.json"
-    return path.is_file() and ROUTE in _read_router(path)["structure"]
-
-
-def add_route(model: Path, matrix: np.ndarray) -> None:
-    """Write the matrix to an existing model folder that has a Router, in place of an earlier one.
-
-    Raises:
-        InputError: the folder cannot be written, or its Router's configuration is damaged.
-    """
-    config = _read_router(model / ROUTER / "router_config.json")
-    contents: dict[str, bytes] = {}
-    for name, module in zip((_DENSE, _NORMALIZE), build_route(matrix), strict=True):
-        with tempfile.TemporaryDirectory() as saved:
-            module.save(saved)
-            contents |= {f"{ROUTER}/{name}/{file.name}": file.read_bytes() for file in Path(saved).iterdir()}
-        config["types"][name] = f"{type(module).__module__}.{type(module).__name__}"
-    config["structure"][ROUTE] = [_DENSE, _NORMALIZE]
-    contents[f"{ROUTER}/router_config.json"] = json.dumps(config, indent=4).encode()
-    replace_files(model, contents)
-
-
-def _read_router(path: Path) -> dict[str, Any]:
-    config = read_object(path, "train the model or download it again")
-    if isinstance(config.get("structure"), dict) and isinstance(config.get("types"), dict):
-        return config
-    raise InputError(f"{path}: not the configuration of a sentence-transformers Router; train or download it again")
+    path, remedy = model / ROUTER / "router_config.json", "train the model or download it again"
+    if not path.is_file():
+        return False
+    structure = read_object(path, remedy).get("structure")
+    if not isinstance(structure, dict):
+        raise InputError(f"{path}: not the configuration of a sentence-transformers Router; {remedy}")
+    return ROUTE in structure
 
 
 # -- the evaluator ----------------------------------------------------------------------------------------------------

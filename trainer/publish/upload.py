@@ -19,11 +19,10 @@ from transformers import AutoConfig
 import data_scripts
 import modeling_convsim
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, replace_files
+from data_scripts.files.folders import RECORD
 from data_scripts.files.hub import check_repository_id, upload
 from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import LOCK
-from trainer.evaluation.sts_tuning import has_route
+from data_scripts.files.storage import LOCK, write_text
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import example_id
@@ -135,11 +134,6 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
     if is_repository:
         _check_files(run, CONFIG, RESULTS, CARD)
     folder = run if is_repository else write_run_card(run, destination.repository)
-    if "stsb_tuned" in Run(run).results and not has_route(folder):
-        raise InputError(
-            f"{folder} lacks the matrix of the scores stsb_tuned in {run / 'results.json'}; write it with: convsim "
-            f"evaluate {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
-        )
     verify_folder(folder)
     words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository, *destination.words()]
     failed = f"The trained model is in {folder}; push it later with: {shlex.join(words)}"
@@ -205,7 +199,7 @@ def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
         for package in PACKAGES:
             shutil.copytree(package, space / package.name, ignore=ignored)
         shutil.copytree(index, space / "replies")
-        replace_files(space / "replies", {"index.json": (json.dumps(settings, indent=2) + "\n").encode()})
+        write_text(space / "replies" / "index.json", json.dumps(settings, indent=2) + "\n")
         card = SpaceCard.load(space / CARD)
         card.data.models = [hub_model_id]
         card.save(space / CARD)

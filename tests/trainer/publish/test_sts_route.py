@@ -17,10 +17,9 @@ from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import SETTINGS
-from trainer.evaluation import __main__ as evaluation
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import read_results
-from trainer.evaluation.sts_tuning import has_route, read_matrix
+from trainer.evaluation.sts_tuning import read_matrix
 from trainer.publish.__main__ import main as publish
 from trainer.publish.folder import build_folder, verify_folder
 
@@ -107,26 +106,4 @@ def test_a_damaged_matrix_is_refused_in_one_line(tuned_run, tmp_path, capsys, da
         path.unlink()
     assert publish([str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert str(path) in line and "--update" in line
-
-
-def test_tuned_scores_are_not_published_without_the_matrix_and_evaluation_writes_it(
-    tuned_run, stsb, tiny_tokenizer, tmp_path, capsys, monkeypatch
-):
-    run = tmp_path / "run"
-    build_folder(build("dan"), tiny_tokenizer, run / "model", results={}, settings=SETTINGS)
-    for name in ("results.json", "config.yaml"):
-        (run / name).write_bytes((tuned_run / name).read_bytes())
-    argv = [str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]
-    capsys.readouterr()  # progress bars
-    assert publish(argv) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "lacks the matrix of the scores stsb_tuned" in line
-    monkeypatch.setattr(evaluation, "load_data", lambda args: {"stsb": stsb})
-    command = [str(run / "model"), "--tasks", "stsb_tuned", "--stsb", "any"]
-    assert evaluation.main([*command, "--output", str(run / "other.json")]) == 0
-    assert not has_route(run / "model")  # only the run's own results.json and its matrix belong together
-    assert evaluation.main([*command, "--update", str(run / "results.json")]) == 0
-    expected = read_results(run / "results.json")["stsb_tuned"]["test"]["all"]["pearson"]
-    assert score_by_route(run / "model", stsb["test"]) == pytest.approx(expected, abs=1e-6)
-    assert publish(argv) == 0 and 'task="sts"' in (run / "model" / "README.md").read_text()
+    assert str(path) in line and "train the model or download it again" in line
