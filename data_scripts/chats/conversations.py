@@ -15,24 +15,14 @@ from typing import TYPE_CHECKING
 from data_scripts.chats.joining import MESSAGES_FILE, READY_FILE, join_logs
 from data_scripts.chats.logs import add_log_arguments, is_on_hub, open_logs, read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
-from data_scripts.clean.filters import (
-    PAIR,
-    Filters,
-    filter_settings,
-    loss_warning,
-)
+from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.dataset_folders import Report, format_table, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
 from data_scripts.files.texts import BrokenLines
-from data_scripts.pairs.options import (
-    PairOptions,
-    add_filter_arguments,
-    add_memory_argument,
-    read_filters,
-)
+from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_memory_argument, read_filters
 from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
 
 if TYPE_CHECKING:
@@ -101,10 +91,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
             print(f"warning: {lost}", file=sys.stderr)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
-        try:
-            summary = write_pairs(pairs, folder, options, report)
-        finally:  # also if the rules left no pair
-            _warn_of_losses(report, filters)
+        summary = write_pairs(pairs, folder, options, report)
     print(summary)
     return report
 
@@ -135,14 +122,6 @@ def _hint_at_repliers(pairs: ir.Table) -> None:
     if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
         option = shlex.join(["--repliers", *repliers])
         print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)
-
-
-def _warn_of_losses(report: Report, filters: Filters) -> None:
-    """Print a line for each kind of text of which the rules removed more than a third."""
-    counts = {"turns": report.get("turns"), "pairs": report.get("pairs read")}
-    for texts, removed in counts.items():
-        if removed and (warning := loss_warning(removed, texts, filters)):
-            print(warning, file=sys.stderr)
 
 
 def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: int | None = None) -> tuple[int, int]:

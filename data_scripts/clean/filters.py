@@ -101,33 +101,6 @@ def removal_rules(
     return removed
 
 
-def loss_warning(counts: dict[str, int], texts: str, filters: Filters) -> str | None:
-    """A line about the rules if they removed more than a third of the texts: the rule that removed most, the remedy.
-
-    Args:
-        counts: rule, or `input: ` or `response: ` and rule -> texts that it removed; `KEPT` -> texts that are kept.
-        texts: what is counted, such as pairs.
-        filters: the rules that were applied.
-    """
-    total = sum(counts.values())
-    removed = total - counts[KEPT]
-    if removed * 3 <= total:
-        return None
-    rule = max((name for name in counts if name != KEPT), key=lambda name: counts[name])
-    remedies = {
-        "deleted or empty": "if another column holds the texts, name it with --columns",
-        "fewer than": "lower --min_characters to keep more",
-        "author on the list": "shorten the list of --bots to keep more",
-        "not in language": "omit --language to keep more",
-        "": f"--filters {'chat' if filters.rules == 'paper' else 'none'} keeps more",
-    }
-    remedy = next(text for start, text in remedies.items() if rule.rpartition(": ")[2].startswith(start))
-    return (
-        f"warning: the rules removed {removed:,} of {total:,} {texts} ({removed / total:.0%}), most of them "
-        f"({counts[rule]:,}) by '{rule}'; {remedy}"
-    )
-
-
 def first_rule(removed: dict[str, ir.BooleanValue]) -> ir.StringValue:
     """The name of the first rule whose condition holds, or `KEPT`, so that the counts of all rules add up."""
     import ibis

@@ -57,10 +57,6 @@ from data_scripts.schemas import COMMENT_SCHEMA
 
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
-USED_BY_READING = (
-    *("--sources", "--submissions", "--markdown", "--language"),
-    *("--comments", "--workers", "--memory_limit"),
-)
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
 
 
@@ -171,16 +167,12 @@ def comments_name(dump: Path | str) -> str:
 def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
     filters = read_filters(PairOptions.from_arguments(args))
-    _refuse_ignored_options(args)
+    if args.output is None and args.comments is None:
+        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
     check_output(args)
     datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
     files = find_files(others, args.submissions, filters) if others else []
-    if files and not datasets and all(file.suffix == ".parquet" for file in files):
-        refuse_options(
-            {"--comments": args.comments, "--workers": args.workers != CORES},
-            "only for dumps, but all sources are Parquet files of comments; leave it out",
-        )
     broken = BrokenLines()
     if args.output is None:
         _read(files, datasets, args, args.comments, broken, filters)
@@ -189,26 +181,6 @@ def run(args: argparse.Namespace) -> None:
             print(f"  left out: {name:<30} {number:>12,}")
     else:
         _write(files, datasets, args, broken, filters)
-
-
-def _refuse_ignored_options(args: argparse.Namespace) -> None:
-    """Refuse options that another option makes useless.
-
-    Raises:
-        InputError: such an option was given, or there is nothing to do.
-    """
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    given = {f"--{name}": value != parser.get_default(name) for name, value in vars(args).items() if name != "run"}
-    if args.engine != "spark":
-        refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
-    if args.output is None and args.comments is None:
-        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
-    elif args.output is None:
-        refuse_options(
-            {name: is_given for name, is_given in given.items() if name not in USED_BY_READING},
-            "needs --output, because without it the dumps are only read, not joined",
-        )
 
 
 def _write(

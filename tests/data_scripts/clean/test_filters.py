@@ -11,7 +11,6 @@ from data_scripts.clean.filters import (
     count_values,
     first_rule,
     is_placeholder,
-    loss_warning,
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_column, measure_language
@@ -79,22 +78,6 @@ def test_the_rules_for_chats_remove_only_texts_of_2000_characters_or_more():
     texts = ["$45.90 on 3/4, order 1182-A", "@ann see below", "https://example.org", "a" * 1_999, "a" * 2_000, " "]
     removed = [KEPT, KEPT, KEPT, KEPT, "2,000 characters or more", "deleted or empty"]
     assert removed_by(texts, ["Ann Abbot"] * 6, CHAT) == removed
-
-
-@pytest.mark.parametrize(
-    ("rule", "filters", "remedy"),
-    [
-        ("input: 70 % letters or fewer", PAPER, "--filters chat keeps more"),
-        ("author on the list of bots", Filters(bots=("a",)), "shorten the list of --bots"),
-        ("2,000 characters or more", CHAT, "--filters none keeps more"),
-        ("response: fewer than 5 characters", CHAT, "lower --min_characters"),
-        ("not in language en", PAPER, "omit --language"),
-        ("deleted or empty", CHAT, "if another column holds the texts, name it with --columns"),
-    ],
-)
-def test_the_remedy_of_a_loss_is_that_of_its_rule(rule, filters, remedy):
-    counts = {rule: 2, "starts with https, /r/, @": 1, KEPT: 1}
-    assert remedy in loss_warning(counts, "pairs", filters)
 
 
 def test_a_text_is_counted_under_the_first_rule_only():

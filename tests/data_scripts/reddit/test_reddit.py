@@ -285,25 +285,6 @@ def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsy
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--spark_master local[2] -o out", "--spark_master: not with --engine duckdb; add --engine spark"),
-        ("--comments kept --mask", "--mask: needs --output"),
-        ("--comments kept --filters none", "--filters: needs --output"),
-        ("--comments kept --overwrite", "--overwrite: needs --output"),
-        ("--comments kept --push_to_hub me/pairs --license mit", "--license: needs --output"),
-        ("--engine spark --comments kept", "--engine: needs --output"),
-    ],
-)
-def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsys, options, message):
-    monkeypatch.chdir(tmp_path)
-    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
-    assert run(dump, *options.split()) == 2
-    assert f"error: {message}" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["RC_1.bz2"]
-
-
 def truncated(folder: Path) -> list[Path]:
     write_dump(folder / "RC_1.bz2", *(comment(str(number)) for number in range(3000)))
     (folder / "RC_1.bz2").write_bytes((folder / "RC_1.bz2").read_bytes()[:-20])
