@@ -239,8 +239,8 @@ def test_images_are_not_downloaded(done):
 def test_leakage_reads_evaluation_datasets_by_name(done):
     code, printed, errors, _ = done["leakage"]
     assert code == 0, errors
-    columns = (line.rsplit(maxsplit=3) for line in printed.splitlines()[1:7])
-    sentences = {name.strip(): count for name, count, _, _ in columns}
+    lines = printed.partition("evaluation sentences\n")[2].splitlines()[:6]
+    sentences = dict(map(str.strip, line.rsplit(maxsplit=1)) for line in lines)
     # A premise and a hypothesis a row; two sentences a row; the captions of an image: none of train's two images.
     assert sentences == {
         "nli dev": "6",
