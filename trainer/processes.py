@@ -202,7 +202,11 @@ def gather_uneven_rows(rows: Tensor) -> Tensor:
     """Gather the rows of all processes, as `gather_rows` does, where each process may have another number of them."""
     if world_size() == 1:
         return rows
-    counts = _gather(torch.tensor([len(rows)], device=rows.device)).tolist()
+    return _gather_padded(rows, _gather(torch.tensor([len(rows)], device=rows.device)).tolist())
+
+
+def _gather_padded(rows: Tensor, counts: list[int]) -> Tensor:
+    """The rows of all processes, whose numbers are `counts`; each pads its own to the largest number."""
     most = max(counts)
     if most == 0:
         return rows
@@ -239,23 +243,14 @@ def _mean_over_processes(gradient: Tensor, table: nn.Parameter) -> Tensor:
     processes = world_size()
     rows, values = gradient._indices()[0], gradient._values()  # (rows,), (rows, width)
     counts = _gather(rows.new_tensor([len(rows)])).tolist()
-    most = max(counts)
-    as_rows, as_table = bytes_received(processes, most, table)
+    as_rows, as_table = bytes_received(processes, max(counts), table)
     if as_table < as_rows:
         dense = gradient.to_dense()  # (vocab_size, width)
         dist.all_reduce(dense)
         dense /= processes
         return dense
-    # all_gather needs equal lengths: every process pads its rows to the largest number of rows.
-    all_rows = _gather(torch.cat([rows, rows.new_zeros(most - len(rows))])).view(processes, most)
-    all_values = _gather(torch.cat([values, values.new_zeros(most - len(values), *values.shape[1:])]))
-    all_values = all_values.view(processes, most, *values.shape[1:])  # (processes, most, width)
-    return torch.sparse_coo_tensor(
-        torch.cat([part[:count] for part, count in zip(all_rows, counts, strict=True)]).unsqueeze(0),
-        torch.cat([part[:count] for part, count in zip(all_values, counts, strict=True)]) / processes,
-        table.shape,
-        check_invariants=False,
-    )
+    all_rows, all_values = _gather_padded(rows, counts), _gather_padded(values, counts)
+    return torch.sparse_coo_tensor(all_rows.unsqueeze(0), all_values / processes, table.shape, check_invariants=False)
 
 
 def sum_by_row(gradient: Tensor) -> Tensor:

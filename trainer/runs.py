@@ -23,7 +23,7 @@ from data_scripts.files.storage import (
     report_write_errors,
     write_text,
 )
-from trainer.settings import HUB_OPTIONS, YAML_ERRORS, Settings
+from trainer.settings import YAML_ERRORS, Settings
 
 # Options that a resumed run may change, because they do not affect training.
 MAY_CHANGE = {
@@ -34,7 +34,7 @@ MAY_CHANGE = {
     "trackers",
     "log_every",
     "push_to_hub",
-    *HUB_OPTIONS,
+    "hub_model_id",
     "cache_dir",
 }
 KIND = "run"
@@ -148,7 +148,7 @@ class Run:
             InputError: the folder has changed and does not fit any more, or cannot be written.
         """
         self._check(settings)  # it may have changed meanwhile
-        self._delete()
+        self.delete()
         with report_write_errors(self.folder, self.folder):
             write_record(self.folder, KIND)
         written = {key: value for key, value in asdict(settings).items() if key not in ("resume", "overwrite")}
@@ -156,15 +156,6 @@ class Run:
         if tokenizer:
             with report_write_errors(self.tokenizer, self.tokenizer):
                 tokenizer.save_pretrained(self.tokenizer)
-
-    def remove(self) -> None:
-        """Delete what an earlier run wrote to a folder that has the record of one.
-
-        Raises:
-            InputError: the folder has no such record.
-        """
-        self.check_replaceable(overwrite=True)
-        self._delete()
 
     def _check(self, settings: Settings) -> None:
         if settings.resume:
@@ -216,7 +207,8 @@ class Run:
             if RUN_ENTRIES.fullmatch(path.name):
                 shutil.rmtree(path)
 
-    def _delete(self) -> None:
+    def delete(self) -> None:
+        """Delete what an earlier run wrote to the folder, if it has the record of one."""
         if not has_record(self.folder, KIND):
             return
         for path in self.folder.iterdir():

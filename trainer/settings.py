@@ -32,7 +32,6 @@ DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
 NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
-HUB_OPTIONS = ("hub_model_id", "hub_public", "hub_revision", "hub_create_pr")  # of push_to_hub
 # The headings of `--help`, by the first option of each.
 HEADINGS = {
     "model_type": "model",
@@ -291,11 +290,11 @@ class Settings:
     )
 
     # -- Hub
-    push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id")
+    push_to_hub: bool = option(
+        False,
+        "publish the finished model in hub_model_id; a new repository is private (`convsim publish` has more options)",
+    )
     hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME")
-    hub_public: bool = option(False, "create a public repository, not a private one")
-    hub_revision: str | None = option(None, "branch of the repository, created if it does not exist (default: main)")
-    hub_create_pr: bool = option(False, "open a pull request instead of committing to the branch")
     license: str | None = option(
         None, "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other … (default: none)"
     )
@@ -431,7 +430,7 @@ def _refuse_ineffective_options(settings: Settings) -> None:
     elif not _changed(settings, late):
         raise InputError(f"late_from has no effect without {' or '.join(late)}: set one of them, or drop late_from")
     if not settings.push_to_hub:
-        _refuse(settings, HUB_OPTIONS, "push_to_hub: false", "set push_to_hub to true")
+        _refuse(settings, ("hub_model_id",), "push_to_hub: false", "set push_to_hub to true")
     if not settings.score_teachers:
         _refuse(settings, ["score_teacher_share"], "score_teachers: none", "name models in score_teachers")
     _refuse_options_of_absent_tasks(settings)

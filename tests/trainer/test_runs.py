@@ -97,7 +97,6 @@ def test_a_run_that_fails_before_it_begins_leaves_no_folder(tmp_path):
 
 def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
     may_change = "license language resume overwrite trackers log_every push_to_hub hub_model_id cache_dir".split()
-    may_change += ["hub_public", "hub_revision", "hub_create_pr"]
     settings = arguments(run, resume=True)
     for name, value in asdict(settings).items():
         others = {bool: not value, list: ["other"], dict: {"other": 1}}

@@ -21,7 +21,7 @@ from trainer.adapt.comparison import ADAPTED, compare, describe_gain, format_com
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
 from trainer.data.datasets import load_evaluation_data
-from trainer.evaluation.results import read_results, update_results, write_results
+from trainer.evaluation.results import update_results, write_results
 from trainer.publish.upload import write_run_card
 from trainer.runs import KIND, Run
 from trainer.settings import PRESETS, Settings, parse_settings
@@ -88,7 +88,7 @@ def adapt_to_chats(
     }
     update_results(output / "results.json", results)
     write_run_card(output)
-    return read_results(output / "results.json")
+    return Run(output).results
 
 
 def choose_base(given: str | None) -> str:
@@ -115,7 +115,7 @@ def _own_base(settings: Settings) -> str | None:
 
 def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
     """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
-    Run(output).remove()  # whose model would stand beside the index
+    Run(output).delete()  # whose model would stand beside the index
     splits = load_evaluation_data({"pairs": str(output / "pairs")})["pairs"]
     pairs = datasets.concatenate_datasets(list(splits.values()))
     encoder = _open_base(settings)

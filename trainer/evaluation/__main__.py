@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from argparse import Namespace
 from collections.abc import Collection
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
 from data_scripts.files.errors import InputError
+from data_scripts.files.json_files import read_object
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.registry import Evaluator
-from trainer.evaluation.results import format_table, read_results, update_results, write_results
+from trainer.evaluation.results import format_table, update_results, write_results
 
 if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
@@ -92,26 +92,11 @@ def _add_evaluation_options(parser: ArgumentParser) -> None:
         "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
     )
     group.add_argument(
-        "--context",
-        nargs="+",
-        type=_weight,
-        metavar="WEIGHT",
-        help="weights of the earlier turns of a conversation, the newest first: response_prediction is measured with "
-        "and without them, also for baselines (default: the model's context_weights, if it has some)",
-    )
-    group.add_argument(
         "--baselines",
         metavar="NAMES",
         help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)} "
         "(default: none)",
     )
-
-
-def _weight(value: str) -> float:
-    number = float(value)
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError
-    return number
 
 
 def _split_names(option: str, text: str, known: Collection[str]) -> list[str]:
@@ -184,18 +169,19 @@ def run(args: Namespace) -> dict[str, Any]:
     from trainer.evaluation.sample import evaluate_sample
 
     if args.update:
-        read_results(args.update)  # a damaged file is refused before the work
+        read_object(args.update)  # a damaged file is refused before the work
     data = load_data(args)
     encoder = load_encoder(args.model)
     _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
     names = [name for name in args.tasks if name in EVALUATORS]
-    shared = {"intervals": args.intervals, "context": args.context}
     if names:
-        results = evaluate_encoder(encoder, data, args.split, names, similarity=args.similarity, **shared)
+        options = {"similarity": args.similarity, "intervals": args.intervals}
+        results = evaluate_encoder(encoder, data, args.split, names, **options)
     if args.baselines:
         results["baselines"] = {
-            baseline: evaluate_baseline(baseline, data, args.split, names, **shared) for baseline in args.baselines
+            baseline: evaluate_baseline(baseline, data, args.split, names, intervals=args.intervals)
+            for baseline in args.baselines
         }
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +42,6 @@ def evaluate_encoder(
     similarity: Similarity = "angular",
     intervals: bool = False,
     matrices: dict[str, np.ndarray] | None = None,
-    context: Sequence[float] | None = None,
 ) -> dict[str, dict]:
     """Evaluate an encoder; the result has one part of results.json for each evaluator.
 
@@ -58,7 +57,6 @@ def evaluate_encoder(
         intervals: add the 95% bootstrap interval, [low, high], to every Pearson's r, P@N, MAP and accuracy, as
             "pearson_interval" and so on.
         matrices: receives the tuned matrix of `stsb_tuned`, (dimensions, dimensions), under this name.
-        context: as in `EvaluationInputs`.
 
     Raises:
         InputError: data of a named evaluator is missing or too small, or the model lacks a head.
@@ -69,8 +67,7 @@ def evaluate_encoder(
     for name in names:
         evaluator = EVALUATORS[name]
         if splits := evaluator.splits_in(data, split):
-            options = (queries, similarity, intervals, matrices, context)
-            inputs = EvaluationInputs(data[evaluator.dataset], splits, *options)
+            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, similarity, intervals, matrices)
             results[name] = evaluator.evaluate(encoder, inputs)
         elif evaluators is not None:
             missing = "dev or test" if split == "both" else split
@@ -85,7 +82,6 @@ def evaluate_baseline(
     evaluators: Iterable[str],
     queries: int | None = None,
     intervals: bool = False,
-    context: Sequence[float] | None = None,
 ) -> dict[str, dict]:
     """Evaluate a baseline of `BASELINES` with those of `evaluators` that are rankings, on the encoder's queries."""
     results: dict[str, dict] = {}
@@ -93,6 +89,6 @@ def evaluate_baseline(
         evaluator = EVALUATORS[name]
         splits = evaluator.splits_in(data, split)
         if evaluator.evaluate_baseline and splits:
-            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals=intervals, context=context)
+            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals=intervals)
             results[name] = evaluator.evaluate_baseline(BASELINES[baseline], inputs)
     return results

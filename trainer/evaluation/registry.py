@@ -48,7 +48,6 @@ class EvaluationInputs:
         similarity: the score of two sentences, if the evaluator has a choice.
         intervals: whether to add a 95% bootstrap interval to each score.
         matrices: receives the matrix that an evaluator trains, under the evaluator's name.
-        context: weights of the earlier turns of a conversation; None for those of the model.
     """
 
     dataset: Any
@@ -57,7 +56,6 @@ class EvaluationInputs:
     similarity: Similarity = "angular"
     intervals: bool = False
     matrices: dict[str, np.ndarray] = field(default_factory=dict)
-    context: Sequence[float] | None = None
 
     def last_split(self) -> tuple[str, Dataset]:
         """Name and rows of the split to evaluate on, for evaluators that report a single split."""

@@ -79,26 +79,6 @@ def rank_by_encoder(encoder: SentenceEncoder, queries: Queries) -> RankQueries:
     return ranks
 
 
-def _rank_by_baseline(baseline: Baseline, queries: Queries) -> RankQueries:
-    from modeling_convsim.encoding.context import select_turns
-
-    score = baseline(queries.responses)
-
-    def ranks(weights: Sequence[float]) -> Ranks:
-        turns = select_turns(queries.inputs, queries.contexts, len(weights))
-
-        def total(rows: slice) -> np.ndarray:
-            scores = score(queries.inputs[rows])
-            for position, weight in enumerate(weights):
-                texts = ["".join(each[position : position + 1]) for each in turns[rows]]
-                scores += np.float32(weight) * score(texts)
-            return scores
-
-        return rank_in_blocks(queries, total)
-
-    return ranks
-
-
 def summarize(ranks: Ranks, split: str, intervals: bool = False) -> dict[str, Any]:
     """The part of results.json; P@N is omitted for N above the candidates. `intervals` adds "p_at_N_interval"."""
     values = ranks.precisions()
@@ -107,12 +87,14 @@ def summarize(ranks: Ranks, split: str, intervals: bool = False) -> dict[str, An
     return with_intervals(result, {name: mean_interval(each) for name, each in values.items()} if intervals else {})
 
 
-def _evaluate(
-    ranks_of: Callable[[Queries], RankQueries], inputs: EvaluationInputs, weights: Sequence[float]
-) -> dict[str, Any]:
+def evaluate_with_turns(encoder: SentenceEncoder, inputs: EvaluationInputs, weights: Sequence[float]) -> dict[str, Any]:
+    """P@1, P@3 and P@10 (0 to 1) of an encoder, with the numbers of candidates and queries and the name of the split.
+
+    With weights of earlier turns, and if there are such turns, "context_p_at_N" are the same with them.
+    """
     split, pairs = inputs.last_split()
     queries = queries_of(pairs, inputs.queries)
-    ranks = ranks_of(queries)
+    ranks = rank_by_encoder(encoder, queries)
     result = summarize(ranks(()), split, inputs.intervals)
     if not weights or not any(queries.contexts):
         return result
@@ -122,22 +104,19 @@ def _evaluate(
 
 
 def evaluate_response_prediction(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    """P@1, P@3 and P@10 (0 to 1) of an encoder, with the numbers of candidates and queries and the name of the split.
-
-    With weights of earlier turns, by default the `context_weights` of the model, and if there are such turns,
-    "context_p_at_N" are the same with them.
-    """
+    """`evaluate_with_turns` with the `context_weights` of the model."""
     from modeling_convsim.encoding import Encoder
 
-    weights = inputs.context
-    if weights is None:
-        weights = encoder.model.config.context_weights if isinstance(encoder, Encoder) else ()
-    return _evaluate(partial(rank_by_encoder, encoder), inputs, weights)
+    weights = encoder.model.config.context_weights if isinstance(encoder, Encoder) else ()
+    return evaluate_with_turns(encoder, inputs, weights)
 
 
 def evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
-    """The same for a baseline, which has no weights of its own."""
-    return _evaluate(partial(_rank_by_baseline, baseline), inputs, inputs.context or ())
+    """The same for a baseline, which ranks by the messages alone."""
+    split, pairs = inputs.last_split()
+    queries = queries_of(pairs, inputs.queries)
+    score = baseline(queries.responses)
+    return summarize(rank_in_blocks(queries, lambda rows: score(queries.inputs[rows])), split, inputs.intervals)
 
 
 EVALUATOR = Evaluator(

@@ -15,15 +15,6 @@ COUNTS = ("candidates", "queries", "pairs")
 UPDATE_SECONDS = 60  # how long to wait for another process that updates the same file
 
 
-def read_results(path: Path) -> dict[str, Any]:
-    """The contents of a JSON object's file, such as results.json.
-
-    Raises:
-        InputError: the file is missing or damaged, or is not a JSON object.
-    """
-    return read_object(path)
-
-
 def merge_results(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Update `old` with `new`; a part made of parts (splits, baselines) keeps those that `new` does not have."""
     parts = {name for name in old.keys() & new.keys() if _has_parts(old[name]) and _has_parts(new[name])}
@@ -58,7 +49,7 @@ def update_results(path: Path, results: Mapping[str, Any]) -> None:
         InputError: the file cannot be read or written.
     """
     with locked(path, lock_beside(path), seconds=UPDATE_SECONDS):
-        write_results(path, merge_results(read_results(path), results))
+        write_results(path, merge_results(read_object(path), results))
 
 
 def format_table(results: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from huggingface_hub.utils import validate_repo_id
 from data_scripts.files.hub import escape_text, is_path, read_licenses
 from trainer.data.datasets import source_name
 from trainer.runs import CONFIG, Run
-from trainer.settings import HUB_OPTIONS, sources_of, trained_tasks
+from trainer.settings import sources_of, trained_tasks
 from trainer.shipped import MODEL_CARDS
 from trainer.tasks import TASKS
 
@@ -30,7 +30,7 @@ MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "w
 
 # Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 *HUB_OPTIONS}  # fmt: skip
+                 "hub_model_id"}  # fmt: skip
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------

@@ -9,22 +9,23 @@ import numpy as np
 from datasets import Dataset
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import make_folder
 from trainer.data.datasets import DATASET_KINDS, EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.response_prediction import queries_of, rank_by_encoder
-from trainer.evaluation.results import read_results, write_results
+from trainer.evaluation.results import write_results
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
 from trainer.evaluation.stsb import untuned_scores
 from trainer.report.systems import System
 from trainer.tasks import TASKS
+from trainer.training.inputs import fingerprint_rows
 
 # Evaluators of a head, which a model may lack.
 HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
-HASHED_TOGETHER = 100_000  # rows
 
 
 class Measurements:
@@ -149,7 +150,7 @@ class Measurements:
         """
         path = self.folder / (f"{system.name.replace('/', '__')}.json" if system else "data.json")
         origin = {"model": self._digest(system) if system else None, "data": self._data_digests}
-        values = read_results(path) if path.is_file() else {}
+        values = read_object(path) if path.is_file() else {}
         if any(values.get(key) != value for key, value in origin.items()):
             values = origin
         if name not in values:
@@ -170,15 +171,11 @@ class Measurements:
 
 def _digest_rows(rows: Any, kind: str) -> str:
     """A digest of a dataset of a kind, or of its splits without training rows that no measurement reads."""
-    digest = hashlib.sha256()
     if isinstance(rows, Dataset):
-        for table in rows.with_format("arrow").iter(HASHED_TOGETHER):
-            for batch in table.combine_chunks().to_batches():
-                digest.update(batch.serialize())
-    else:
-        is_trained_on = DATASET_KINDS[kind].text_columns is not None
-        for name in sorted(name for name in rows if not (name == "train" and is_trained_on)):
-            digest.update(f"{name} {_digest_rows(rows[name], kind)}".encode())
+        return fingerprint_rows(rows)
+    digest, is_trained_on = hashlib.sha256(), DATASET_KINDS[kind].text_columns is not None
+    for name in sorted(name for name in rows if not (name == "train" and is_trained_on)):
+        digest.update(f"{name} {_digest_rows(rows[name], kind)}".encode())
     return digest.hexdigest()
 
 

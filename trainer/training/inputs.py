@@ -127,9 +127,9 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, settin
     """
     teachers = {f"score teacher {number}": source for number, source in enumerate(settings.score_teachers, start=1)}
     teachers |= {"teacher": settings.teacher} if settings.teacher else {}
-    prints = {f"training data of {name}": _fingerprint_rows(rows) for name, rows in data.training.items()}
+    prints = {f"training data of {name}": fingerprint_rows(rows) for name, rows in data.training.items()}
     for name, splits in data.evaluation.items():
-        prints |= {f"{name} ({split})": _fingerprint_rows(rows) for split, rows in _leaves(splits)}
+        prints |= {f"{name} ({split})": fingerprint_rows(rows) for split, rows in _leaves(splits)}
     prints["tokenizer"] = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
     return prints | {name: teacher_content(source) for name, source in teachers.items()}
 
@@ -148,7 +148,8 @@ def _leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", rows
 
 
-def _fingerprint_rows(rows: Dataset) -> str:
+def fingerprint_rows(rows: Dataset) -> str:
+    """A hash of the rows of a dataset and of the types of its columns."""
     digest = xxhash.xxh3_128(f"{len(rows)} {rows.features}".encode())
     for table in rows.with_format("arrow").iter(batch_size=BATCH):
         # The format of streams leaves out what a slice does not show, so that equal rows have equal bytes.

@@ -313,7 +313,4 @@ def _write(
     write_results(run.folder / RESULTS, results)
     logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
     if settings.push_to_hub and settings.hub_model_id:
-        destination = Destination(
-            settings.hub_model_id, settings.hub_public, settings.hub_revision, settings.hub_create_pr
-        )
-        publish(context.folder, destination)
+        publish(context.folder, Destination(settings.hub_model_id))

@@ -11,9 +11,8 @@ from datasets import Dataset
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import ranking
-from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.registry import EvaluationInputs
-from trainer.evaluation.response_prediction import EVALUATOR, queries_of
+from trainer.evaluation.response_prediction import EVALUATOR, evaluate_with_turns, queries_of
 
 TURNS = [[f"answer {number + 1}", f"hint {number}"] if number % 3 else [] for number in range(300)]
 
@@ -77,7 +76,7 @@ def test_precision_is_the_mean_of_many_draws(monkeypatch, at_once):
 def test_earlier_turns_count_by_their_weights_and_are_no_candidates():
     pairs, encoder = conversations(300, 120, TURNS), FakeEncoder({f"question {n}": f"answer {n}" for n in range(90)})
     alone = evaluate(encoder, pairs, intervals=True)
-    both = evaluate(encoder, pairs, intervals=True, context=[0.5, 0.25])
+    both = evaluate_with_turns(encoder, EvaluationInputs(None, {"test": pairs}, intervals=True), [0.5, 0.25])
     assert not any(name.startswith("context") for name in alone) and both.items() > alone.items()
     for prefix, weights in (("", []), ("context_", [0.5, 0.25])):
         expected, error = sampled(encoder, pairs, weights=weights)
@@ -86,15 +85,8 @@ def test_earlier_turns_count_by_their_weights_and_are_no_candidates():
         low, high = both[f"{prefix}p_at_1_interval"]
         assert low < both[f"{prefix}p_at_1"] < high
     assert both["context_p_at_1"] < both["p_at_1"] and both["context_weights"] == [0.5, 0.25]
-    assert "context_weights" not in evaluate(encoder, conversations(300, 120), context=[0.5])
-
-
-def test_a_baseline_gets_the_same_turns():
-    """The turn before has the word of the response."""
-    rows = [{"input": f"well {n}", "response": f"about topic{n}", "context": ["hm", f"topic{n}"]} for n in range(120)]
-    inputs = EvaluationInputs(None, {"test": Dataset.from_list(rows)}, context=[0.0, 1.0])
-    result = EVALUATOR.evaluate_baseline(BASELINES["bm25"], inputs)
-    assert result["p_at_1"] < 0.1 and result["context_p_at_1"] == 1
+    bare = EvaluationInputs(None, {"test": conversations(300, 120)})
+    assert "context_weights" not in evaluate_with_turns(encoder, bare, [0.5])
 
 
 def test_the_sample_of_queries_never_changes_between_versions_and_stays_in_order():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from data_scripts.files.json_files import read_object
 from trainer.evaluation.results import (
     flatten,
     format_table,
     merge_results,
-    read_results,
     update_results,
     write_results,
 )
@@ -75,4 +75,4 @@ def test_processes_that_update_a_file_at_the_same_time_lose_nothing(tmp_path):
             os._exit(0)
         children.append(child)
     assert all(os.waitpid(child, 0)[1] == 0 for child in children)
-    assert len(read_results(path)) == 31 and [file.name for file in tmp_path.iterdir()] == ["results.json"]
+    assert len(read_object(path)) == 31 and [file.name for file in tmp_path.iterdir()] == ["results.json"]

@@ -13,12 +13,12 @@ from scipy import stats
 from sentence_transformers import SentenceTransformer
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.json_files import read_object
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import SETTINGS
 from trainer.evaluation.evaluators import evaluate_encoder
-from trainer.evaluation.results import read_results
 from trainer.evaluation.sts_tuning import read_matrix
 from trainer.publish.__main__ import main as publish
 from trainer.publish.folder import build_folder, verify_folder
@@ -83,7 +83,7 @@ def score_by_route(model: Path, pairs: Dataset) -> float:
 
 @pytest.mark.parametrize(("split", "name"), [("validation", "dev"), ("test", "test")])
 def test_the_route_of_the_loaded_folder_gives_the_tuned_score(tuned_run, stsb, split, name):
-    results = read_results(tuned_run / "results.json")
+    results = read_object(tuned_run / "results.json")
     expected = results["stsb_tuned"][name]["all"]["pearson"]
     assert abs(expected - results["stsb"][name]["all"]["pearson"]) > 1e-3  # the matrix is not the identity
     assert score_by_route(tuned_run / "model", stsb[split]) == pytest.approx(expected, abs=1e-6)

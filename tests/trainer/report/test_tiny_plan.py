@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from data_scripts.files.json_files import read_object
 from tests.forking import ForkedJob
 from tests.trainer.evaluation.invented_data import COLORS, THINGS, write_data_folder
 from tests.trainer.report.reading import table_with
-from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
 from trainer.report import jobs as processes
 
@@ -80,7 +80,7 @@ def test_every_run_of_the_plan_is_in_the_first_table(folder: Path) -> None:
 
 
 def test_scores_of_the_page_are_those_of_the_runs(folder: Path, values: dict[str, Any]) -> None:
-    results = {name: read_results(folder / RUNS / name / "results.json") for name in ("dan", "siamese")}
+    results = {name: read_object(folder / RUNS / name / "results.json") for name in ("dan", "siamese")}
     assert values["table1"][0]["p_at_1"] == results["dan"]["response_prediction"]["p_at_1"]
     for row in values["table3"]:
         if row["run"] in results:
