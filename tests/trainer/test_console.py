@@ -1,4 +1,4 @@
-"""The console script `convsim`: fast help, our packages rather than the user's, and missing packages in one line."""
+"""The console script `convsim`: its help, our packages rather than the user's, and missing packages in one line."""
 
 import os
 import subprocess
@@ -11,19 +11,6 @@ from trainer import console
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "import sys; from trainer.console import main; sys.exit(main())"  # as in the file that pip writes
-
-# Asks each command for its help; prints the first words of each, and which large libraries are imported by then.
-HELP = """
-import contextlib, io, sys
-from trainer.console import main
-
-for name in sys.argv[1:]:
-    sys.argv[:] = ["convsim", name, "--help"]
-    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
-        main()
-    imported = [library for library in ("datasets", "gradio", "torch", "transformers") if library in sys.modules]
-    print(*printed.getvalue().split()[:3], imported)
-"""
 
 
 def run(folder: Path, *words: str, code: str = SCRIPT) -> subprocess.CompletedProcess[str]:
@@ -51,18 +38,6 @@ def test_help_lists_the_commands_and_imports_nothing(folder: Path) -> None:
         listed, modules = done.stdout.rsplit("\n", 2)[:2]
         assert not [name for name in console.COMMANDS if f"\n    {name} " not in listed]
         assert not {"data_scripts.files", "numpy", "pathlib", "yaml"} & set(eval(modules))
-
-
-def test_the_help_of_a_command_has_its_name_and_waits_for_no_large_library(folder: Path) -> None:
-    using_models = ("demo", "encode", "suggest")
-    done = run(folder, *sorted(console.COMMANDS, key=using_models.__contains__), code=HELP)
-    assert done.returncode == 0, done.stderr
-    printed = [line.split(" ", 3) for line in done.stdout.splitlines()]
-    assert [words[:3] for words in printed] == [["usage:", "convsim", words[2]] for words in printed]
-    assert {words[2]: words[3] for words in printed} == {
-        name: "['torch', 'transformers']" if name in using_models else "[]" for name in console.COMMANDS
-    }
-    assert not list(folder.glob("*.npy"))
 
 
 def test_a_misspelled_command_is_one_line(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`--help` of every command works and imports no library that takes seconds."""
+"""`--help` of every command works, has its name, and imports no library that takes seconds."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.commands import find_commands
+from trainer.console import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
@@ -28,7 +29,8 @@ for command in commands:
                 runpy.run_module(name, run_name="__main__", alter_sys=True)
         except SystemExit as exit:
             assert not exit.code, command
-    assert printed.getvalue().startswith("usage: "), command
+    usage = " ".join(["usage: convsim", *words]) if name == "trainer.console" else "usage: "
+    assert printed.getvalue().startswith(usage), command
     assert not (imported := [library for library in heavy.split() if library in sys.modules]), (command, imported)
 """
 
@@ -42,17 +44,23 @@ def trainer_commands() -> list[str]:
     return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name not in others]
 
 
+USING_MODELS = ("demo", "encode", "suggest")
 DATA_COMMANDS = [f"data_scripts {name}" for name in sorted({each.name for each in find_commands().values()})]
 
 
 @pytest.mark.parametrize(
-    "commands",
-    [["trainer/run.py", *trainer_commands()], ["data_scripts", *DATA_COMMANDS]],
-    ids=["trainer", "data_scripts"],
+    ("commands", "heavy"),
+    [
+        (["trainer/run.py", *trainer_commands()], HEAVY),
+        (["data_scripts", *DATA_COMMANDS], HEAVY),
+        ([f"trainer.console {name}" for name in COMMANDS if name not in USING_MODELS], HEAVY),
+        ([f"trainer.console {name}" for name in USING_MODELS], ["datasets", "gradio", "ibis", "pandas"]),
+    ],
+    ids=["trainer", "data_scripts", "convsim", "convsim, with models"],
 )
-def test_help_of_every_command_imports_nothing_heavy(commands: list[str]) -> None:
-    assert len(commands) > 5
+def test_help_of_every_command_imports_nothing_heavy(commands: list[str], heavy: list[str]) -> None:
+    assert len(commands) > 2
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, " ".join(HEAVY), *commands], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM, " ".join(heavy), *commands], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]

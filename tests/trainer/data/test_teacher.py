@@ -104,13 +104,6 @@ def test_columns_are_encoded_by_a_teacher_that_is_loaded_once(folder, tmp_path, 
     assert calls[3:] == [["f"]]
 
 
-def test_texts_are_encoded_once(folder, tmp_path, calls):
-    vectors = teacher_vectors(str(folder), TEXTS, tmp_path / "cache")
-    assert vectors.dtype == np.float16 and calls == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
-    np.testing.assert_array_equal(teacher_vectors(str(folder), TEXTS, tmp_path / "cache"), vectors)
-    assert len(calls) == 3
-
-
 def test_a_change_of_the_teacher_or_of_its_precision_creates_new_entries(folder, tmp_path, calls, monkeypatch):
     cache = tmp_path / "cache"
 

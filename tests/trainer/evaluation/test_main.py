@@ -119,13 +119,6 @@ def test_without_a_folder_the_message_says_which_one_is_expected(monkeypatch, da
     assert message in capsys.readouterr().err
 
 
-def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "cqa").mkdir()
-    (tmp_path / "cqa" / "validation.parquet").symlink_to(data / "cqa" / "validation-00000-of-00001.parquet")
-    message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
-    assert "task cqa: there is no test split of cqa to evaluate on" in message
-
-
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
 def test_a_damaged_file_to_update_is_refused_before_any_work(data, tmp_path, capsys, content):
     file = tmp_path / "results.json"

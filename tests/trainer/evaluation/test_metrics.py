@@ -5,7 +5,6 @@ import math
 import re
 from pathlib import Path
 
-import evaluate
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,7 +12,7 @@ from scipy import stats
 from data_scripts.public.cqa import load_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import PrecisionAtN, precision_at_n
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation, sts_correlation_by_group
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.results import flatten
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,18 +52,6 @@ def test_rank_of_the_true_response_by_hand(scores: list[float], reference: int, 
     n = [1, 2, 3, 4]
     result = precision_at_n(np.array([scores]), np.array([reference]), n)
     assert result == {f"p_at_{value}": float(rank <= value) for value in n}
-
-
-def test_precision_equals_a_loop_over_candidates() -> None:
-    random = np.random.default_rng(0)
-    scores, references = random.integers(0, 12, (60, 20)) / 4, random.integers(0, 20, 60)  # coarse: many ties
-    ranks = []
-    for row, true in zip(scores.tolist(), references.tolist(), strict=True):
-        others = [score for column, score in enumerate(row) if column != true]
-        ranks.append(1 + len(others) - sum(1 for score in others if score < row[true]))
-    expected = {f"p_at_{n}": sum(rank <= n for rank in ranks) / len(ranks) for n in (1, 3, 10)}
-    assert precision_at_n(scores, references) == pytest.approx(expected)
-    assert 0 < expected["p_at_3"] < expected["p_at_10"] < 1
 
 
 def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() -> None:
@@ -117,26 +104,6 @@ def test_empty_input_and_other_sizes_are_refused(scores: list[float], relevant: 
 
 
 # -- correlation ------------------------------------------------------------------------------------------------------
-
-
-def test_correlations_equal_their_formulas_in_total_and_by_group() -> None:
-    random = np.random.default_rng(0)
-    gold = random.integers(0, 26, 90) / 5
-    scores, groups = gold + random.normal(0, 2, 90), random.choice(["captions", "news"], 90).tolist()
-
-    def pearson(a: np.ndarray, b: np.ndarray) -> float:
-        a, b = a - math.fsum(a) / len(a), b - math.fsum(b) / len(b)
-        return math.fsum(a * b) / math.sqrt(math.fsum(a * a) * math.fsum(b * b))
-
-    result = sts_correlation_by_group(scores, gold, groups)
-    assert list(result) == ["all", "captions", "news"]
-    for name, found in result.items():
-        rows = np.array([name in ("all", group) for group in groups])
-        assert found["pearson"] == pytest.approx(pearson(scores[rows], gold[rows]), abs=1e-12)
-        ranks = stats.rankdata(scores[rows]), stats.rankdata(gold[rows])
-        assert found["spearman"] == pytest.approx(pearson(*ranks), abs=1e-12)
-    metric = evaluate.load(str(ROOT / METRICS / "sts_correlation"))
-    assert metric.compute(predictions=scores, references=gold) == result["all"]
 
 
 def test_single_precision_is_computed_in_double_precision() -> None:

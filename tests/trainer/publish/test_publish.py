@@ -220,12 +220,6 @@ def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_
     )
 
 
-@pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space"])
-def test_an_invalid_repository_id_is_refused(dan_run: Path, name: str, capsys):
-    message = refusal(capsys, dan_run, f"--hub_model_id={name}")
-    assert f"invalid repository id '{name}'" in message
-
-
 # -- the Hub ----------------------------------------------------------------------------------------------------------
 
 UNKNOWN_TOKEN = "hf_unknown"

@@ -8,7 +8,6 @@ import pytest
 from huggingface_hub import ModelCard, constants
 from huggingface_hub.utils import close_session
 
-from data_scripts.__main__ import main as prepare
 from tests.loopback_hub import LoopbackHub
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
@@ -62,15 +61,6 @@ def test_licenses_of_the_data_come_from_their_cards(tmp_path, monkeypatch):
     settings = {"pairs": [*folders, "someone/talk:all@main", "someone/else"], "snli": str(tmp_path / "nowhere")}
     found = {Path(source).name: license for source, license in find_licenses(settings).items()}
     assert found == {"stated": "cc-by-4.0", "two": "mit and cc0-1.0", "talk:all@main": "odbl"}
-
-
-def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
-    (tmp_path / "quora.tsv").write_text("question1\tquestion2\nWhy?\tHow so?\n")
-    command = ["paraphrases", str(tmp_path / "quora.tsv"), "-o", str(tmp_path / "quora"), "--license", "cc-by-nc-4.0"]
-    assert prepare(command) == 0
-    settings = SETTINGS | {"tasks": {"paraphrases": 1}, "paraphrases": [str(tmp_path / "quora")]}
-    results = RESULTS | {"leakage": {"paraphrases": {"removed": 0}}}
-    assert "| local dataset | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
 
 
 # -- examples ---------------------------------------------------------------------------------------------------------

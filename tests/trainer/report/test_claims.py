@@ -79,15 +79,6 @@ def test_p_at_1_is_compared_query_by_query(tmp_path, transformer, dan, verdict):
     assert [claim["low"], claim["high"]] == pytest.approx([claim["margin"] - half, claim["margin"] + half], abs=4e-3)
 
 
-def test_the_interval_is_paired(tmp_path):
-    # One system is right wherever the other is, and on ten more queries: unpaired intervals would overlap.
-    theirs = hits(0.5)
-    ours = np.where(np.cumsum(theirs == 0) <= 10, 1, theirs)
-    values = table1(Transformer=ours.mean(), DAN=theirs.mean())
-    claims, _ = check(tmp_path, values, fake_items(Transformer=ours, DAN=theirs))
-    assert verdicts(claims, TRANSFORMER) == [HOLDS]
-
-
 # -- STS-B ------------------------------------------------------------------------------------------------------------
 
 PAIRS = 200

@@ -99,14 +99,6 @@ def test_a_varied_setting_is_a_run_of_each_value(tmp_path: Path) -> None:
     assert [each.output_dir for each in settings] == [str(run.folder) for run in runs]
 
 
-def test_a_finished_run_is_not_repeated_and_its_folder_stays_in_the_plan(tmp_path: Path) -> None:
-    runs = {"dan": DAN, "other": {**DAN, "needs": ["dan"]}}
-    finish(tmp_path / "runs/dan", read(tmp_path, **runs))
-    plan = read(tmp_path, **runs)
-    assert unfinished(plan) == ["other"]
-    assert [run.folder for run in plan] == [tmp_path / "runs/dan", tmp_path / "runs/other"]
-
-
 def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "runs/dan"
     finish(folder, read(tmp_path, dan=DAN))
