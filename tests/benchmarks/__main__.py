@@ -5,7 +5,6 @@ names the folder of real data (default: ../shared/data); without real data, the 
 """
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -81,8 +80,7 @@ def write_results(folder: Path, results: dict[str, dict[str, Any]], machine: str
 
 
 def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
-    """A row for each comparison and each bound, and a table of the domains to which a model is adapted."""
-    from tests.benchmarks.adapting import format_domains
+    """A row for each comparison and each bound."""
     from tests.benchmarks.measuring import BOUND
 
     benchmarks = load_benchmarks()
@@ -102,14 +100,14 @@ def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
         begin = f"| {name} | {benchmarks[name].what} | {_format(entry['ours'])} |"
         if entry["peer_name"] == BOUND:
             bounds.append(f"{begin} {sign} {_format(entry['peer'])} | {entry['unit']} | {is_met} |")
-        elif not re.match(r"adapt_\d", name):
+        else:
             low, high = entry.get("ratio_interval", (None, None))
             interval = f" ({low:.3g} to {high:.3g})" if low else ""
             lines.append(
                 f"{begin} {_format(entry['peer'])} | {entry['peer_name']} | {entry['unit']} "
                 f"| {entry['ratio']:.3g}{interval} | {sign} {entry['bar']:g} | {is_met} |"
             )
-    return "\n".join([*lines, *bounds, "", *format_domains(results)]) + "\n"
+    return "\n".join([*lines, *bounds]) + "\n"
 
 
 def _format(value: float) -> str:

@@ -354,32 +354,3 @@ BENCHMARKS["adapt_seconds"] = Benchmark(
     "adapting to 10,000 pairs of a domain: mean time, with evaluation", "seconds", 1, _contender("ours", 10_000),
     bound("seconds", 40), "lower", prepare=PREPARE,
 )  # fmt: skip
-
-
-def format_domains(results: dict[str, dict[str, Any]]) -> list[str]:
-    """P@1 of each domain by number of pairs, and the means of the peers that learn from the same pairs."""
-
-    def value(name: str, side: str = "ours", more: float = 0) -> str:
-        return f"{results[name][side] + more:.3f}" if name in results else ""
-
-    lines = [
-        "## Adapting to own chats (`adapt_*`)", "",
-        "P@1 of 100 candidates on 2,000 held-out messages of each domain, after adapting to a number of its pairs. The",
-        "base has not seen the domain. Required: at least BM25, TF-IDF, and .95 of the base.", "",
-        "| domain | base | BM25 | TF-IDF | " + " | ".join(f"{size:,} pairs" for size in SIZES) + " |",
-        "|---|" + "---|" * (3 + len(SIZES)),
-    ]  # fmt: skip
-    for domain in DOMAINS:
-        peers = [value(f"adapt_{SIZES[0]}_{domain}_{peer}", "peer") for peer in ("base", "bm25", "tfidf")]
-        ours = [value(f"adapt_{size}_{domain}_base") for size in SIZES]
-        lines.append(f"| {domain} | " + " | ".join([*peers, *ours]) + " |")
-    lines += [
-        "", "Means over the domains, beside peers that learn from the same pairs (all-MiniLM-L6-v2 as it is does not).",
-        "Required: at least the peer; at most .02 less than the fine-tuned one.", "",
-        "| pairs | ours | all-MiniLM-L6-v2 | the same, fine-tuned | StaticEmbedding | model2vec |", "|" + "---|" * 6,
-    ]  # fmt: skip
-    for size in SIZES:
-        margins = {"minilm": 0, "tuned": MARGIN, "static": 0, "model2vec": 0}
-        peers = [value(f"adapt_{size}_{peer}", "peer", margin) for peer, margin in margins.items()]
-        lines.append(f"| {size:,} | " + " | ".join([value(f"adapt_{size}_minilm"), *peers]) + " |")
-    return lines

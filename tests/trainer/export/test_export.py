@@ -52,11 +52,9 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 @pytest.fixture(
     scope="module",
     params=[
-        "dan",
         "dan_input_network",
         "dan_lexical",
         "dan_words",
-        "transformer",
         "transformer_residual",
         "cbow",
     ],

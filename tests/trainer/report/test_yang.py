@@ -1,7 +1,7 @@
 """The tables of Yang et al. over fake encoders: published rows as published, ours against NumPy."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.fake_encoder import FakeEncoder, Multitask
 from tests.trainer.evaluation.invented_data import evaluation_data
 from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with
@@ -24,13 +24,6 @@ from trainer.report.yang import GENRES, write_yang
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
 RUN = {"rows": {"pairs": 1000, "snli": 321}}
-
-
-class Multitask(FakeEncoder):
-    """Knows every answer; always predicts a contradiction."""
-
-    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
 
 
 ENCODERS = {

@@ -59,7 +59,7 @@ def test_training_improves_the_metrics_of_both_tasks(run_trainer, preset, tmp_pa
 
 def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
     sentences = [{"book": "one", "sentence": f"the quokka {number} of a red kitchen"} for number in range(50)]
-    write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "Validation: a red kitchen"}])
+    write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "Validation: a red car"}])
     read = []
 
     def train(columns, rows, size, *_):
