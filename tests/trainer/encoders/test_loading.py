@@ -13,9 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
-from modeling_convsim.encoding import Encoder
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
-from trainer.evaluation.snli import NliEncoder
 from trainer.training.model import load_pretrained
 
 TEXTS = ["How old is the cat?", "we walk", "yes , we like it"]
@@ -40,13 +38,6 @@ def static_folder(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, reque
     model = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=request.param)
     model.save(str(tmp_path), create_model_card=False)
     return str(tmp_path)
-
-
-def test_a_convsim_folder_is_loaded_as_an_encoder(convsim_folder: str) -> None:
-    ours, expected = load_encoder(convsim_folder), Encoder.from_pretrained(convsim_folder)
-    assert isinstance(ours, NliEncoder)
-    assert (ours.encode(TEXTS) == expected.encode(TEXTS)).all()
-    assert (ours.encode(TEXTS, side="response") == expected.encode(TEXTS, side="response")).all()
 
 
 def test_dot_product_equals_the_similarity_of_a_sentence_transformer(static_folder: str) -> None:

@@ -12,7 +12,6 @@ from trainer.evaluation import bootstrap
 from trainer.evaluation.bootstrap import (
     bootstrap_interval,
     mean_interval,
-    pearson_by_row,
     pearson_interval,
 )
 from trainer.evaluation.cqa import summarize as summarize_cqa
@@ -90,14 +89,6 @@ def test_an_interval_over_groups_resamples_the_items_of_each_group(monkeypatch, 
         # With replacement: a resample holds a share of 1 - 1/e of the distinct items, on average.
         distinct = np.mean([len(set(row)) / size for row in drawn[:1000].tolist()])
         assert distinct == pytest.approx(1 - (1 - 1 / size) ** size, abs=0.01)
-
-
-def test_pearson_by_row_equals_scipy_and_is_nan_for_a_constant_row() -> None:
-    x, y = np.random.default_rng(0).normal(size=(2, 4, 20))
-    x[2] = 1
-    found = pearson_by_row(x, y)
-    expected = [stats.pearsonr(*rows)[0] for rows in zip(x[[0, 1, 3]], y[[0, 1, 3]], strict=True)]
-    assert found[[0, 1, 3]] == pytest.approx(expected) and math.isnan(found[2])
 
 
 def test_stsb_resamples_all_pairs_and_the_pairs_of_each_genre() -> None:

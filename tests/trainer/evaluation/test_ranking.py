@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import ranking
-from trainer.evaluation.ranking import Ranks, build_queries, rank, score, standard_error, summarize, thread_interval
+from trainer.evaluation.ranking import Ranks, build_queries, rank, standard_error, summarize, thread_interval
 
 
 def pairs_of(*texts: tuple[str, str]) -> Dataset:
@@ -52,14 +51,6 @@ def test_a_sample_of_many_pairs_keeps_their_conversations():
     assert len(queries) == len(set(numbers)) == 20 and numbers == sorted(numbers)
     assert queries.threads.tolist() == [number // 2 for number in numbers]
     assert [queries.responses[place] for place in queries.true] == [f"answer {number}" for number in numbers]
-
-
-def test_the_score_is_the_dot_product_of_the_sides():
-    pairs, encoder = pairs_of(*((f"question {number}", f"answer {number % 7}") for number in range(20))), FakeEncoder()
-    queries = build_queries(pairs, np.arange(20))
-    expected = encoder.encode(queries.inputs, "query") @ encoder.encode(queries.responses, "response").T
-    np.testing.assert_allclose(score(encoder, queries), expected)
-    assert expected.shape == (20, 7)
 
 
 def test_errors_and_intervals_are_those_of_conversations():

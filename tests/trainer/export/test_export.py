@@ -108,22 +108,16 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 # -- static -----------------------------------------------------------------------------------------------------------
 
 
-def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path):
+def test_model2vec_and_sentence_transformers_give_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
     write_static(encoder, tmp_path)
     texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
     found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
     short = [len(text.split()) <= 64 for text in texts]  # model2vec truncates longer texts by characters too
     assert np.allclose(found[short], wanted[short], atol=1e-5)
+    found = SentenceTransformer(str(tmp_path), device="cpu").encode(["[PAD] we [PAD] walk", *texts])
+    assert np.allclose(found, encoder.encode(["[PAD] we [PAD] walk", *texts]), atol=1e-5)
     assert not StaticEncoder(tmp_path).encode(["zzz", ""]).any() and not encoder.encode(["zzz", ""]).any()
-
-
-def test_sentence_transformers_reads_the_static_files_too(tiny_tokenizer, tmp_path: Path):
-    encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path)
-    texts = ["How old is the cat?", "we zzz walk zzz", "[PAD] we [PAD] walk"]
-    found = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
-    assert np.allclose(found, encoder.encode(texts), atol=1e-5)
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

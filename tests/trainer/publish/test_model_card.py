@@ -158,33 +158,18 @@ def test_published_settings_say_nothing_of_where_folders_lie():
 
 def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # without datasets of these names, whose licenses would be shown
-    settings = SETTINGS | {"captions": ["data/coco", "data/multi30k"], "paraphrases": ["someone/questions"]}
+    settings = SETTINGS | {"captions": ["data/coco", "data/multi30k"], "paraphrases": ["someone/questions@v2"]}
     settings |= {"tasks": {"captions": 1, "paraphrases": 1}}
     rows = {"captions/coco": 1000, "captions/multi30k": 200, "paraphrases/questions": 20}
     leakage = {"captions/coco": {"stsb test": 3, "removed": 3}, "captions/multi30k": {"removed": 4}}
     leakage |= {"paraphrases/questions": {"removed": 0}}
-    results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions"]}
+    results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions@v2"]}
+    results["licenses"] = {"someone/questions@v2": "mit"}
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
     assert "| 2 local datasets | not stated | captions 1,200 | 7 |" in card.text
-    assert "| someone/questions | not stated | paraphrases 20 | 0 |" in card.text
+    assert "| someone/questions@v2 | mit | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
-
-
-def test_a_dataset_of_the_hub_with_a_revision_has_its_own_row(tmp_path):
-    source = "someone/talk@v2"
-    settings = SETTINGS | {"pairs": [source, "data/chats"], "tasks": {"response_prediction": 1}}
-    leakage = {"pairs/talk": {"removed": 1}, "pairs/chats": {"removed": 0}}
-    rows = {"response_prediction/talk": 20, "response_prediction/chats": 10}
-    results = RESULTS | {
-        "run": {"rows": rows},
-        "leakage": leakage,
-        "hub_sources": [source],
-        "licenses": {source: "mit"},
-    }
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    text = (tmp_path / "README.md").read_text()
-    assert f"| {source} | mit | response prediction 20 | 1 |" in text
 
 
 def test_a_task_without_data_is_not_named(tmp_path):
