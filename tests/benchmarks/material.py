@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.__main__ import main as data_scripts
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.loading import has_fast_bfloat16
+from tests.benchmarks.synthetic_dumps import by_zipf, word
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import train_tokenizer
 from trainer.publish.folder import build_folder
@@ -134,24 +135,13 @@ def prepare(material: Material) -> dict[str, Any]:
 def _write_synthetic_pairs(file: Path, count: int) -> None:
     """Write pairs of synthetic words; frequencies follow Zipf's law, and lengths resemble those of Reddit comments."""
     generator = np.random.default_rng(0)
-    cumulative = np.cumsum(1 / np.arange(1, 300_001))
     with file.open("w", encoding="utf-8") as stream:
         stream.write("input\tresponse\tsource\n")
         for _ in range(count):
             texts = []
             for length in np.clip(generator.lognormal(2.6, 0.7, size=2), 2, 40).astype(int):
-                ranks = np.searchsorted(cumulative, generator.random(length) * cumulative[-1])
-                texts.append(" ".join(map(_word, ranks)))
+                texts.append(" ".join(map(word, by_zipf(300_000, generator, length).tolist())))
             stream.write("\t".join([*texts, "synthetic"]) + "\n")
-
-
-def _word(rank: int) -> str:
-    """Return a distinct word for each rank, made of letters only, so that texts pass the filter on letters."""
-    letters = "en"
-    while rank >= 0:
-        letters += "abcdefghijklmnopqrstuvwxyz"[rank % 26]
-        rank = rank // 26 - 1
-    return letters
 
 
 def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:

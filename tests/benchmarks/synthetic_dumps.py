@@ -57,7 +57,7 @@ def _make_lines(generator: np.random.Generator, thread_of: np.ndarray, rows: ran
     texts = _make_texts(generator, len(rows))
     lags = np.exp(generator.standard_normal(len(rows)) * 1.4) * max(0.0045 * len(thread_of), 2)
     kinds, chances = generator.random(len(rows)), generator.random(len(rows))
-    authors = _by_zipf(AUTHORS, generator, len(rows)).tolist()
+    authors = by_zipf(AUTHORS, generator, len(rows)).tolist()
     lines = []
     for row, text, lag, kind, chance, author in zip(rows, texts, lags, kinds, chances, authors, strict=True):
         parent = row - 1 - int(lag)
@@ -71,19 +71,19 @@ def _make_lines(generator: np.random.Generator, thread_of: np.ndarray, rows: ran
         else:
             number = row if kind > 1 - LOST_PARENT else parent  # of odd numbers, there are no comments
             parent_id = f"t1_{_comment_id(month, number, is_lost=number == row)}"
-        name = f"{_word(author)}{author % 1000}" if author % 3 else f"The_{_word(author)}"
+        name = f"{word(author)}{author % 1000}" if author % 3 else f"The_{word(author)}"
         if chance > 1 - DELETED:
             name, text = "[deleted]", "[deleted]"
         elif chance > 1 - DELETED - REMOVED:
             text = "[removed]"
         elif chance > 1 - DELETED - REMOVED - BOT:
-            name = f"{_word(author)}_bot"
+            name = f"{word(author)}_bot"
         comment = _comment_id(month, row if row % round(1 / REPEATED) else row // 2)
         second = FIRST_SECOND + month * SECONDS + row * SECONDS // len(thread_of)
         created = second if month % 2 else str(second)
         fields = CONSTANT | {
             "id": comment, "name": f"t1_{comment}", "parent_id": parent_id, "link_id": f"t3_{thread}", "author": name,
-            "body": text, "subreddit": _word(int(thread_of[row]) * 2_654_435_761 % SUBREDDITS), "score": row % 50 + 1,
+            "body": text, "subreddit": word(int(thread_of[row]) * 2_654_435_761 % SUBREDDITS), "score": row % 50 + 1,
             "ups": row % 50 + 1, "retrieved_on": second + 5_000_000, "created_utc": created,
         }  # fmt: skip
         names = list(fields)
@@ -95,7 +95,7 @@ def _make_lines(generator: np.random.Generator, thread_of: np.ndarray, rows: ran
 def _make_texts(generator: np.random.Generator, count: int) -> list[str]:
     characters = 121 * np.exp(generator.standard_normal(count) * 1.15)
     ends = np.cumsum(np.clip(characters / 6.7, 1, 1800).astype(int))  # words, with their space
-    words = [_word(rank) for rank in _by_zipf(WORDS, generator, int(ends[-1])).tolist()]
+    words = [word(rank) for rank in by_zipf(WORDS, generator, int(ends[-1])).tolist()]
     for place in np.flatnonzero(generator.random(len(words)) < 0.025).tolist():
         words[place] = SPECIAL[place % len(SPECIAL)]
     for place in np.flatnonzero(generator.random(len(words)) < 0.12).tolist():
@@ -106,12 +106,12 @@ def _make_texts(generator: np.random.Generator, count: int) -> list[str]:
     return texts
 
 
-def _by_zipf(size: int, generator: np.random.Generator, count: int) -> np.ndarray:
+def by_zipf(size: int, generator: np.random.Generator, count: int) -> np.ndarray:
     """Ranks below `size`, whose frequencies follow Zipf's law."""
     return np.minimum(np.exp(generator.random(count) * np.log(size)).astype(np.int64), size) - 1
 
 
-def _word(rank: int) -> str:
+def word(rank: int) -> str:
     """A distinct word of letters for each rank; frequent ones are short."""
     syllables = ""
     while True:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, rel_entr, softmax
 
 from data_scripts.files.errors import InputError
@@ -23,7 +22,6 @@ from tests.trainer.tasks.tiny_tasks import (
     vectors_of,
 )
 from trainer.settings import Settings
-from trainer.tasks import response_distillation
 from trainer.tasks.encoding import ScoreTeachers, load_score_teachers
 from trainer.tasks.response_distillation import calibrated_scale
 from trainer.tasks.response_prediction import ResponsePrediction
@@ -125,28 +123,6 @@ def test_response_distillation_is_the_mean_divergence_from_the_teachers_scores_i
     batch = task.batch(rows)
     np.testing.assert_array_equal(batch["teacher_inputs"], u[rows].astype(np.float32))
     assert packed(batch, "response_") == texts_of(column(1), rows)
-
-
-def noisy_pairs(pairs: int, noise: float) -> np.ndarray:
-    """L2-normalized vectors of inputs, and those of responses that are near them, (2, pairs, 40)."""
-    generator = np.random.default_rng(3)
-    inputs = generator.normal(size=(pairs, 40))
-    vectors = np.stack([inputs, inputs + noise * generator.normal(size=inputs.shape)])
-    return vectors / np.linalg.norm(vectors, axis=2, keepdims=True)
-
-
-@pytest.mark.parametrize("pairs", [70, 250])
-def test_the_scale_minimizes_the_loss_of_the_true_responses(pairs, monkeypatch):
-    monkeypatch.setattr(response_distillation, "CANDIDATES", 100)
-    vectors = noisy_pairs(pairs, 1.5)
-
-    def info_nce(scale: float) -> float:
-        parts = (vectors[:, start : start + 100] for start in range(0, pairs, 100))
-        return -sum(np.trace(log_softmax(scale * u @ v.T, axis=1)) for u, v in parts)
-
-    best = minimize_scalar(info_nce, bounds=(1, 100), method="bounded").x
-    assert 1.5 < best < 50
-    assert calibrated_scale(*vectors) == pytest.approx(best, rel=0.13)  # steps of 12 %
 
 
 def test_each_pair_counts_the_same_in_the_calibrated_scale_also_in_a_short_last_part():

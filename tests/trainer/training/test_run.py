@@ -169,7 +169,6 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "initialize_from: nowhere/at/all cannot be loaded"),
         ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
-        ({"snli_share": 0.001}, "snli has 0 training pairs, expected 2 or more"),  # of 240 rows
     ],
 )
 def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
