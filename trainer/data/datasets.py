@@ -6,7 +6,7 @@ Every evaluation sentence is removed from the training data, and so are conversa
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -288,13 +288,19 @@ def _evaluation_sentences(data: EvaluationData) -> dict[str, Iterable[str]]:
     sentences: dict[str, Iterable[str]] = {}
     for name, splits in data.items():
         columns = DATASET_KINDS[name].evaluation_columns
-        for split, rows in splits.items() if columns else ():
-            if isinstance(rows, Mapping):
-                for dataset, test_rows in rows.items():
-                    sentences[f"{name} {split} {dataset}"] = _texts(test_rows, columns)
-            elif split != "train":
+        for split, rows in leaves(splits) if columns else ():
+            if split != "train":
                 sentences[_evaluation_name(name, split)] = _texts(rows, columns)
     return sentences
+
+
+def leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Dataset]]:
+    """Yield the name of each split and its rows; `sts` has a further level of names."""
+    for name, rows in splits.items():
+        if isinstance(rows, Mapping):
+            yield from leaves(rows, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", rows
 
 
 def _evaluation_name(name: str, split: str) -> str:

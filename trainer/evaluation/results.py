@@ -58,7 +58,12 @@ def format_table(results: Mapping[str, Any]) -> str:
     The interval of NAME is the value of NAME_interval. Then one line for each dataset of "sts", and one for each year
     with the unweighted mean of its datasets.
     """
-    rows = list(_numbers({name: part for name, part in results.items() if name != "sts"}))
+    flat = flatten({name: part for name, part in results.items() if name != "sts"})
+    rows = [
+        (path.replace(".", " "), _format_number(path, value), _interval(flat, path))
+        for path, value in flat.items()
+        if not path.endswith(INTERVAL)
+    ]
     width = max((len(name) for name, _, _ in rows), default=0)
     lines = [f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows]
     return "\n".join([*lines, *_sts_lines(results.get("sts", {}))])
@@ -84,12 +89,7 @@ def _interval(scores: Mapping[str, Any], metric: str) -> str:
     return f"  [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else ""
 
 
-def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    for key, value in results.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{name} ")
-        elif isinstance(value, float):
-            yield name, f"{value:.4f}", _interval(results, key)
-        elif not key.endswith(INTERVAL):
-            yield name, f"{value:,}" if key in COUNTS else str(value), ""
+def _format_number(path: str, value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if path.rpartition(".")[2] in COUNTS else str(value)

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tqdm import tqdm
@@ -40,19 +41,28 @@ def run_jobs(jobs: Iterable[Job], at_a_time: int, threads: int) -> dict[str, str
     Returns:
         Name -> error message of each job that failed or could not run.
     """
-    waiting, running, failures = list(jobs), dict[Job, subprocess.Popen](), dict[str, str]()
-    total = len(waiting)
-    bar = tqdm(total=total, unit=" runs", smoothing=0, disable=not waiting)
+    by_name = {job.name: job for job in jobs}
+    order = TopologicalSorter({name: by_name.keys() & job.needs for name, job in by_name.items()})
+    order.prepare()
+    ready, running, failures = list[str](), dict[Job, subprocess.Popen](), dict[str, str]()
+    bar = tqdm(total=len(by_name), unit=" runs", smoothing=0, disable=not by_name)
     try:
-        while waiting or running:
-            _start_ready(waiting, running, failures, at_a_time, threads)
+        while order.is_active():
+            ready = sorted([*ready, *order.get_ready()], key=list(by_name).index)
+            while ready and len(running) < at_a_time:
+                job = by_name[ready.pop(0)]
+                if failed := [need for need in job.needs if need in failures]:
+                    failures[job.name] = f"not run: {', '.join(failed)} failed"
+                    order.done(job.name)
+                    bar.update()
+                else:
+                    running[job] = _start(job, threads)
             for job in [job for job, process in running.items() if process.poll() is not None]:
-                code = running.pop(job).returncode
-                if code:
+                if code := running.pop(job).returncode:
                     failures[job.name] = f"failed (exit code {code}): {last_line(job.log)}"
                 tqdm.write(f"{job.name}: {failures.get(job.name, 'done')}")
-            if done := total - len(waiting) - len(running) - bar.n:
-                bar.update(done)
+                order.done(job.name)
+                bar.update()
             time.sleep(POLL_SECONDS)
     finally:
         bar.close()
@@ -61,20 +71,6 @@ def run_jobs(jobs: Iterable[Job], at_a_time: int, threads: int) -> dict[str, str
         for process in running.values():
             process.wait()
     return failures
-
-
-def _start_ready(
-    waiting: list[Job], running: dict[Job, subprocess.Popen], failures: dict[str, str], at_a_time: int, threads: int
-) -> None:
-    """Start the jobs whose needs are met, and give up those that need a failed one."""
-    for job in list(waiting):
-        not_done = {other.name for other in [*waiting, *running]}
-        if failed := [need for need in job.needs if need in failures]:
-            waiting.remove(job)
-            failures[job.name] = f"not run: {', '.join(failed)} failed"
-        elif len(running) < at_a_time and not not_done & set(job.needs):
-            waiting.remove(job)
-            running[job] = _start(job, threads)
 
 
 def _start(job: Job, threads: int) -> subprocess.Popen:

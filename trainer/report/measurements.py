@@ -2,16 +2,16 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.json_files import read_object
 from data_scripts.files.storage import make_folder
-from trainer.data.datasets import DATASET_KINDS, EvaluationData
+from trainer.data.datasets import DATASET_KINDS, EvaluationData, leaves
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
@@ -60,7 +60,7 @@ class Measurements:
         self._named = {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
-        self._data_digests = {name: _digest_rows(splits, name) for name, splits in data.items()}
+        self._data_digests = {name: _digest_splits(splits, name) for name, splits in data.items()}
         make_folder(folder)
 
     def encoder(self, system: System) -> SentenceEncoder:
@@ -169,13 +169,12 @@ class Measurements:
         return self._digests[system]
 
 
-def _digest_rows(rows: Any, kind: str) -> str:
-    """A digest of a dataset of a kind, or of its splits without training rows that no measurement reads."""
-    if isinstance(rows, Dataset):
-        return fingerprint_rows(rows)
+def _digest_splits(splits: Any, kind: str) -> str:
+    """A digest of the splits of a kind of dataset, without training rows that no measurement reads."""
     digest, is_trained_on = hashlib.sha256(), DATASET_KINDS[kind].text_columns is not None
-    for name in sorted(name for name in rows if not (name == "train" and is_trained_on)):
-        digest.update(f"{name} {_digest_rows(rows[name], kind)}".encode())
+    for name, rows in sorted(leaves(splits), key=itemgetter(0)):
+        if not (name == "train" and is_trained_on):
+            digest.update(f"{name} {fingerprint_rows(rows)}".encode())
     return digest.hexdigest()
 
 

@@ -1,11 +1,12 @@
 """The systems that a report compares: the finished runs of its plan, with their settings and results."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.records import read_records
+from data_scripts.files.texts import BrokenLines
 from trainer.data.datasets import source_name
 from trainer.report.plan import PlannedRun
 from trainer.runs import METRICS, Run
@@ -67,24 +68,12 @@ def open_system(run: PlannedRun) -> System:
     """The system in a run's folder.
 
     Raises:
-        InputError: the folder holds no finished run.
+        InputError: the folder holds no finished run, or a line of its metrics.jsonl is damaged.
     """
     finished, metrics = Run(run.folder), run.folder / METRICS
     finished.check_finished()
-    rows = _read_json_lines(metrics) if metrics.is_file() else []
+    broken = BrokenLines()
+    rows = [row for _, row in read_records(metrics).rows((), broken)] if metrics.is_file() else []
+    if broken.examples:
+        raise InputError(f"{broken.examples[0]}; delete the line")
     return System(run, finished.settings, finished.results, rows)
-
-
-def _read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects in the lines of a file.
-
-    Raises:
-        InputError: the file cannot be read, or a line is not a JSON object.
-    """
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            rows.append(dict(json.loads(line)))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{path}, line {number}: expected a JSON object ({error}); delete the line") from error
-    return rows

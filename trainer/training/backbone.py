@@ -51,6 +51,19 @@ def config_fields(model_type: str) -> set[str]:
     return own - inherited
 
 
+def new_config(config_class: Any, values: Mapping[str, Any]) -> Any:
+    """Return a config with the values of its fields.
+
+    Raises:
+        InputError: a value of `model_config` is invalid.
+    """
+    try:
+        return config_class(**values)
+    except StrictDataclassError as error:
+        # The last line names the error in the value, the lines before it the validator.
+        raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
+
+
 def find_backbone(source: str) -> "Backbone | None":
     """Find the pretrained encoder that `initialize_from` names: a folder, or OWNER/NAME or OWNER/NAME@REVISION.
 
@@ -118,10 +131,7 @@ class Backbone:
             "max_tokens": token_limit(tokenizer),
             **({} if tokenizer.unk_token_id is None else {"unk_token_id": tokenizer.unk_token_id}),
         }
-        try:
-            return ConvSimPretrainedConfig(**values | dict(options))
-        except StrictDataclassError as error:
-            raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
+        return new_config(ConvSimPretrainedConfig, values | dict(options))
 
     def build_model(self, config: ConvSimPretrainedConfig) -> ConvSimPretrainedForMultitask:
         """Return a model with the backbone's weights and new heads.

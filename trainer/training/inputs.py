@@ -1,9 +1,9 @@
 """What a run reads: its datasets, its tokenizer, the tasks that train on them, and fingerprints of all of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 import xxhash
 from datasets import Dataset
@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
-from trainer.data.datasets import DATASET_KINDS, RunData, complete_dev_split, load_run_data, training_texts
+from trainer.data.datasets import DATASET_KINDS, RunData, complete_dev_split, leaves, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import Kind, train_tokenizer
@@ -129,7 +129,7 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, settin
     teachers |= {"teacher": settings.teacher} if settings.teacher else {}
     prints = {f"training data of {name}": fingerprint_rows(rows) for name, rows in data.training.items()}
     for name, splits in data.evaluation.items():
-        prints |= {f"{name} ({split})": fingerprint_rows(rows) for split, rows in _leaves(splits)}
+        prints |= {f"{name} ({split})": fingerprint_rows(rows) for split, rows in leaves(splits)}
     prints["tokenizer"] = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
     return prints | {name: teacher_content(source) for name, source in teachers.items()}
 
@@ -137,15 +137,6 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, settin
 def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the names whose fingerprints differ, or that only one of both has."""
     return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
-
-
-def _leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Dataset]]:
-    """Yield the name of each split and its rows; `sts` has a further level of names."""
-    for name, rows in splits.items():
-        if isinstance(rows, Mapping):
-            yield from _leaves(rows, f"{prefix}{name} ")
-        else:
-            yield f"{prefix}{name}", rows
 
 
 def fingerprint_rows(rows: Dataset) -> str:

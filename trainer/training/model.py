@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from data_scripts.files.command_line import suggest
@@ -22,14 +21,14 @@ from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.teacher import embed_tokens
-from trainer.data.token_cache import TokenColumn, token_columns
+from trainer.data.token_cache import token_columns
 from trainer.data.token_weights import rarity_weights, sif_weights
 from trainer.data.word_vectors import cached_word_vectors, is_sentence_transformer, read_word_vectors
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import Side
 from trainer.settings import DEFAULT_MODEL_TYPE, MAX_TOKENS, Settings
 from trainer.tasks import Task
-from trainer.training.backbone import Backbone, config_fields, find_backbone
+from trainer.training.backbone import Backbone, config_fields, find_backbone, new_config
 
 
 def build_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -197,11 +196,7 @@ def _conflict(name: str, given: object, source: str, own: object) -> InputError:
 
 
 def _new_config(settings: Settings, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
-    try:
-        return config_class(**{"vocab_size": vocab_size, **special_tokens, **settings.model_config})
-    except StrictDataclassError as error:
-        # The last line names the error in the value, the lines before it the validator.
-        raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
+    return new_config(config_class, {"vocab_size": vocab_size, **special_tokens, **settings.model_config})
 
 
 def initialize_embeddings(
@@ -220,8 +215,15 @@ def initialize_embeddings(
     columns = [column for task in tasks.values() if task.adds_texts for column in task.columns]
     table = model.get_parameter("encoder.embed_tokens.weight")  # (vocab_size, width)
     if settings.word_vectors == "skip_gram":
-        further = _further_texts(settings, data, tokenizer, show_progress)
         cache_dir, passes = Path(settings.cache_dir), settings.word_vector_passes
+        further = [  # the token ids of the datasets of `texts`, which no task reads
+            column
+            for name, texts in training_text_columns(data).items()
+            if name.startswith("texts/")
+            for column in token_columns(
+                data.training[name], texts, tokenizer, cache_dir, settings.max_tokens, show_progress
+            ).values()
+        ]
         unknown = tokenizer.unk_token_id
         vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes, unknown)
         _set_word_embeddings(model, vectors)
@@ -261,22 +263,6 @@ def _given_word_vectors(
     vectors = read_word_vectors(Path(source), tokenizer, vocab_size)
     _require_width(settings, model, vectors.shape[1], width)
     return vectors
-
-
-def _further_texts(
-    settings: Settings, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
-) -> list[TokenColumn]:
-    """Return the token ids of the datasets of `texts`, which no task reads."""
-    cache_dir = Path(settings.cache_dir)
-    names_of = training_text_columns(data)
-    further: list[TokenColumn] = []
-    for source in data.named("texts"):
-        name = f"texts/{source}"
-        rows = data.training[name]
-        further += token_columns(
-            rows, names_of[name], tokenizer, cache_dir, settings.max_tokens, show_progress
-        ).values()
-    return further
 
 
 def _require_width(settings: Settings, model: ConvSimForMultitask, given: int, width: int) -> None:
