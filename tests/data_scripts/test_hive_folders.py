@@ -27,14 +27,11 @@ def rows(folder: Path) -> list[dict]:
 @pytest.mark.parametrize(
     ("command", "name", "content", "folders"),
     [
-        (
-            "conversations", "chat.csv", CHAT,
-            ["text=x", "row=3", "thread=x", "gap=2"],
-        ),
-        ("reddit", "RC_2001-01.jsonl", COMMENTS, ["subreddit=AskReddit", "body=x", "id=7"]),
+        ("conversations", "chat.csv", CHAT, ["text=x", "row=3"]),
+        ("reddit", "RC_2001-01.jsonl", COMMENTS, ["body=x", "id=7"]),
         ("captions", "train.jsonl", CAPTIONS, ["caption=x", "row=3"]),
     ],
-)  # fmt: skip
+)
 def test_a_folder_named_as_a_column_changes_nothing(tmp_path, command, name, content, folders):
     (tmp_path / name).write_text(content)
     assert main([command, str(tmp_path / name), "--output", str(tmp_path / "plain")]) == 0

@@ -143,6 +143,7 @@ ERRORS = {
     ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and: Dataset 'sentence-transfo"
     "rmers/all-nly' doesn't exist on the Hub or cannot be accessed.",
     ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (or",
+    ("sts", "mteb/stsbenchmark-sts"): "which STS dataset is this? Expected columns year and set, or a name such as",
     ("captions", "nlphuji/flickr30k"): "it needs a loading script; try the Hub's own Parquet copy: "
     "nlphuji/flickr30k@refs/convert/parquet",
     ("reddit", "fddemarco/pushshift-reddit-comments"): "no column parent_id; expected id, parent_id, link_id, author, "

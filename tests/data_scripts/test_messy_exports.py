@@ -2,17 +2,14 @@
 
 import csv
 import io
-import json
 import mailbox
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.message import EmailMessage
-from itertools import count, islice, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,29 +38,25 @@ class Row:
 
 
 def support_rows(number: int) -> list[Row]:
-    """The first messages of the support log, thread by thread; then the same again a year later in other threads."""
+    """The first messages of the support log, thread by thread."""
     with SUPPORT.open(encoding="utf-8", newline="") as file:
         records = sorted(csv.DictReader(file), key=lambda record: int(record["Ticket #"]))
-    rows = []
-    for repeat, record in islice(((repeat, record) for repeat in count() for record in records), number):
-        time = datetime.strptime(record["Sent at"], "%d/%m/%Y %H:%M") + timedelta(days=364 * repeat)
-        rows.append(Row(f"{record['Ticket #']}{repeat or ''}", time, record["From"], record["Message"]))
-    return rows
+    return [
+        Row(each["Ticket #"], datetime.strptime(each["Sent at"], "%d/%m/%Y %H:%M"), each["From"], each["Message"])
+        for each in records[:number]
+    ]
 
 
 def table(
     columns: str, delimiter: str = ",", encoding: str = "utf-8", dates: str = "%Y-%m-%dT%H:%M:%S", ending: str = "\n"
 ) -> Callable[[Path, list[Row]], None]:
-    """Write the columns thread, time, speaker and text; a role in `columns` may be empty to leave it out."""
+    """Write the columns thread, time, speaker and text."""
 
     def write(path: Path, rows: list[Row]) -> None:
         file = io.StringIO(newline="")
-        names = columns.split("|")
         writer = csv.writer(file, delimiter=delimiter, lineterminator=ending)
-        writer.writerow(filter(None, names))
-        for row in rows:
-            values = (row.thread, row.time.strftime(dates), row.speaker, row.text)
-            writer.writerow(value for name, value in zip(names, values, strict=True) if name)
+        writer.writerow(columns.split("|"))
+        writer.writerows((row.thread, row.time.strftime(dates), row.speaker, row.text) for row in rows)
         path.write_bytes(file.getvalue().encode(encoding))
 
     return write
@@ -85,54 +78,6 @@ def ready_pairs(rows: list[Row]) -> list[dict[str, str]]:
     ]
 
 
-def json_lines(path: Path, rows: list[Row]) -> None:
-    records = [
-        {
-            "conversationId": row.thread,
-            "createdAt": int(row.time.replace(tzinfo=UTC).timestamp() * 1000),
-            "author": {"id": len(row.speaker), "name": row.speaker},
-            "content": row.text,
-        }
-        for row in rows
-    ]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-
-
-def json_array(path: Path, rows: list[Row]) -> None:
-    dates = "%a, %d %b %Y %H:%M:%S +0000"
-    records = [{"chat_id": r.thread, "sent": r.time.strftime(dates), "from": r.speaker, "msg": r.text} for r in rows]
-    path.write_bytes(json.dumps(records, indent=1, ensure_ascii=False).encode("utf-16"))
-
-
-def slack(path: Path, rows: list[Row]) -> None:
-    days: dict[str, list[dict[str, Any]]] = {}
-    for number, row in enumerate(rows):
-        ts = f"{row.time.replace(tzinfo=UTC).timestamp():.0f}.{number:06}"
-        message = {"type": "message", "user": row.speaker, "ts": ts, "text": row.text, "thread_ts": row.thread}
-        days.setdefault(f"support/{row.time:%Y-%m-%d}.json", []).append(message)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("channels.json", "[]")
-        for name, messages in days.items():
-            archive.writestr(name, json.dumps(messages))
-
-
-def roles(path: Path, rows: list[Row]) -> None:
-    threads: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        role = "assistant" if " " not in row.speaker else "user"
-        threads.setdefault(row.thread, []).append({"role": role, "content": row.text})
-    path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in threads.values()), encoding="utf-8")
-
-
-def two_columns(path: Path, rows: list[Row]) -> None:
-    lines = ["Chat;Date;Time;Name;Message"]
-    lines += [
-        f'{r.thread};{r.time:%d/%m/%Y};{r.time:%H:%M};{r.speaker};"{r.text.replace(chr(34), chr(34) * 2)}"'
-        for r in rows
-    ]
-    path.write_text("\n".join(lines), encoding="utf-8")
-
-
 def mails(path: Path, rows: list[Row]) -> None:
     """A mail per message, which quotes what it answers and has a signature."""
     box, last = mailbox.mbox(path), dict[str, tuple[str, Row]]()
@@ -152,21 +97,6 @@ def mails(path: Path, rows: list[Row]) -> None:
     box.close()
 
 
-def tickets(path: Path, rows: list[Row]) -> None:
-    """Tickets whose descriptions are their first messages, as Freshdesk has them."""
-    threads: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        body = f"<div><p>{row.text.replace('. ', '.</p><p>')}</p></div>"
-        fields = {"user_id": row.speaker, "body": body, "private": False, "created_at": f"{row.time.isoformat()}Z"}
-        threads.setdefault(row.thread, []).append(fields)
-    records = []
-    for name, (first, *others) in threads.items():
-        note = {"user_id": "Tom", "body": "<p>who is that?</p>", "private": True, "created_at": first["created_at"]}
-        opening = {"requester_id": first["user_id"], "description": first["body"], "created_at": first["created_at"]}
-        records.append({"id": name, "subject": "a ticket of some words", **opening, "conversations": [note, *others]})
-    path.write_text(json.dumps({"tickets": records, "next_page": None}), encoding="utf-8")
-
-
 EXPORTS = {
     "plain.csv": table(PLAIN),
     "support.csv": table(MESSY, dates="%d/%m/%Y %H:%M"),
@@ -174,13 +104,7 @@ EXPORTS = {
     "excel.txt": table(MESSY, "\t", "utf-16", ending="\r\n"),
     "forum.csv": reply_links,
     "faq.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(ready_pairs(rows)), path),
-    "nested.jsonl": json_lines,
-    "array.json": json_array,
-    "chats.jsonl": roles,
-    "slack.zip": slack,
     "support.mbox": mails,
-    "tickets.json": tickets,
-    "columns.csv": two_columns,
 }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.chats.column_roles import flat_columns, guess_roles, shape_of
+from data_scripts.chats.column_roles import guess_roles, shape_of
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.files.errors import InputError
@@ -81,11 +81,6 @@ def test_the_speaker_may_be_a_flag():
     }
 
 
-def test_fields_of_persons_are_columns():
-    rows = [{"a": 1, "from": {"user": {"name": "Ann"}, "bot": {"name": "x"}}}, {"from": {"user": None, "app": 2}}]
-    assert flat_columns(["a", "from"], rows) == ["a", "from.user.name", "from.bot", "from.app"]
-
-
 def test_the_only_column_of_long_texts_is_the_text():
     assert guess(col1=["a", "b", "a", "b"], col2=list(SAID)) == {"text": "col2"}
     assert guess(col1=list(SAID), col2=list(SAID)) == {}
@@ -104,10 +99,6 @@ def test_the_only_column_of_times_with_another_name_is_the_time():
     assert guess(text=list(SAID), response_time=seconds) == {"text": "text"}
     assert guess(text=list(SAID), start_time=times, end_time=times) == {"text": "text"}
     assert guess(text=list(SAID), sent=times, end_time=times) == {"text": "text", "time": "sent"}
-
-
-def test_the_text_without_html_is_preferred():
-    assert guess(body=[f"<p>{text}</p>" for text in SAID], body_text=list(SAID)) == {"text": "body_text"}
 
 
 def test_an_instruction_and_its_input_are_one_text(tmp_path):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from tests.data_scripts.outputs import SPLITS, read, read_split, report
+from tests.data_scripts.outputs import read, report
 
 LONG = "a sentence of more than twenty characters"
 
@@ -95,18 +95,6 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
     assert run(tsv, "--output", tmp_path / "chat") == 0  # by default, the rules for chats
     assert report(tmp_path / "chat")["pairs read"]["kept"] == 4
-
-
-def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
-    chain = [f"{LONG} number {number}" for number in range(40)]
-    rows = [f"{chain[number]}\t{chain[number + 1]}" for number in range(39) if number % 4]
-    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *rows)
-    assert run(tsv, "--output", tmp_path / "out", "--filters", "none") == 0
-    splits = [read_split(tmp_path / "out", split) for split in SPLITS]
-    texts = [{row[side] for row in rows for side in ("input", "response")} for rows in splits]
-    assert sum(map(len, texts)) == len(set().union(*texts))
-    threads = report(tmp_path / "out")["threads"]
-    assert (threads["threads"], threads["pairs in the largest"]) == (10, 3)
 
 
 def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
@@ -231,8 +219,6 @@ def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
     assert pairs_of(tmp_path / "out") == {("good morning", "hello there"), ("lunch anyone", "gladly so")}
     threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
     assert threads["good morning"] != threads["lunch anyone"]
-    assert run(chat, "--gap", "0.5h", "--output", tmp_path / "same") == 0
-    assert read(tmp_path / "same") == read(tmp_path / "out")
 
 
 def test_a_channel_without_messages_is_counted_and_does_not_stop_the_run(tmp_path, capsys):
@@ -342,17 +328,6 @@ def test_what_was_detected_is_reported_and_masked(tmp_path, capsys):
     assert run(chat, "-o", tmp_path / "masked", "--mask") == 0
     assert report(tmp_path / "masked")["detected"] == {"file 1": detected}
     assert "jane" not in (tmp_path / "masked" / "README.md").read_text(encoding="utf-8")
-
-
-def test_encodings_and_the_order_of_dates_may_be_stated(tmp_path, capsys):
-    rows = ["thread,speaker,time,text", "7,Ann,01/03/2026 09:00,nerede", "7,Ben,01/03/2026 09:01,geç"]
-    chat = raw(tmp_path / "c.csv", "\n".join(rows).encode("cp1254"))
-    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254") == 2
-    assert "state it with --date_order DMY or --date_order MDY" in capsys.readouterr().err
-    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254", "--date_order", "MDY") == 0
-    assert pairs_of(tmp_path / "out") == {("nerede", "geç")}
-    settings = report(tmp_path / "out")["settings"]
-    assert (settings["encoding"], settings["date_order"]) == ("cp1254", "MDY")
 
 
 def test_a_language_is_required_of_messages_and_of_both_sides_of_pairs(tmp_path):
@@ -526,15 +501,3 @@ def test_masks_salutations_and_names_are_treated_in_contexts_too(tmp_path):
     assert report(tmp_path / "out")["masked"]["e-mail addresses"] == 3
     assert run(chat, "-o", tmp_path / "plain", "--keep_salutations") == 0
     assert max(len(row["context"]) for row in read(tmp_path / "plain")) == 2
-
-
-def test_a_negative_number_of_earlier_turns_is_refused(tmp_path, capsys):
-    chat = write_tsv(tmp_path / "chat.tsv", *TICKETS)
-    for command in (
-        ["conversations", "-o", str(tmp_path / "out")],
-        ["inspect"],
-        ["reddit", "-o", str(tmp_path / "out")],
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            main([command[0], str(chat), *command[1:], "--context", "-1"])
-        assert "error: argument --context: -1: expected a whole number from 0 to " in capsys.readouterr().err

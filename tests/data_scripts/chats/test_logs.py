@@ -424,15 +424,3 @@ def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
     chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
     with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
         read(log(chats, gap=60))
-
-
-def test_texts_that_are_html_become_plain_text(tmp_path):
-    path = tmp_path / "c.csv"
-    rows = ["question,answer", "a < b?,<p>yes</p>", 'is <i> a tag,"<p>it is</p><p>still</p>"', "and now,plain"]
-    path.write_text("\n".join(rows), encoding="utf-8")
-    log = ChatLog(path, "c")
-    pairs = [item for _, item in read_log(log)]
-    assert [(pair.input, pair.response) for pair in pairs] == [
-        ("a < b?", "yes"), ("is <i> a tag", "it is\nstill"), ("and now", "plain"),
-    ]  # fmt: skip
-    assert log.detected["texts"] == "HTML"

@@ -122,17 +122,7 @@ def test_turns_and_threads_equal_those_of_a_loop_over_the_messages(tmp_path, see
     assert len(names) == len(expected_names)
 
 
-def test_long_threads_are_divided_by_position_where_there_are_few():
-    sizes = {"a": 7, "b": 45, "c": 20, "d": 21}
-    rows = [{"turn": 10 * at + len(name), "thread": name} for name, size in sizes.items() for at in range(size)]
-    names = ibis.duckdb.connect().create_table("names", pa.Table.from_pylist(rows[::-1]))
-    divided = {}
-    for row in divide_threads(names).to_pyarrow().to_pylist():
-        divided.setdefault(row["thread"], []).append(row["turn"])
-    assert {name: len(turns) for name, turns in divided.items()} == {
-        "a": 7, "b": 20, "b/part 2": 20, "b/part 3": 5, "c": 20, "d": 20, "d/part 2": 1,
-    }  # fmt: skip
-    assert sorted(divided["b/part 2"]) == list(range(201, 401, 10))
+def test_a_thread_among_a_hundred_is_not_divided():
     rows = [{"turn": at, "thread": f"{at % 100}"} for at in range(9_000)]
     assert divide_threads(ibis.duckdb.connect().create_table("names", pa.Table.from_pylist(rows))) is None
 

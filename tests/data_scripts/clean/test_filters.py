@@ -36,10 +36,6 @@ def test_350_characters_are_removed_and_349_are_kept():
     assert removed_by(["a" * 349, "é" * 349, "a" * 350]) == [KEPT, KEPT, "350 characters or more"]
 
 
-def test_exactly_70_percent_letters_are_removed_and_one_more_letter_is_kept():
-    assert removed_by(["I am a man", "I am amanx"]) == ["70 % letters or fewer", KEPT]
-
-
 def test_70_percent_is_exact_at_every_length():
     lengths = range(10, 350, 10)
     texts = [("a" * letters).ljust(n, ".") for n in lengths for letters in (n * 7 // 10, n * 7 // 10 + 1)]
@@ -152,14 +148,3 @@ def test_texts_shorter_than_the_minimum_are_removed():
 def test_the_list_of_bots_applies_in_any_case_and_without_the_papers_rules():
     filters = Filters("none", bots=("automoderator",))
     assert removed_by(["hello there"] * 2, ["AutoModerator", "bot"], filters) == ["author on the list of bots", KEPT]
-
-
-def test_texts_surely_in_another_language_are_removed_and_short_texts_stay():
-    texts = [
-        "This is certainly written in the English language, is it not?",
-        "Das hier ist ganz bestimmt auf Deutsch geschrieben, nicht wahr?",
-        "Ceci est certainement une phrase en langue française, n'est-ce pas ?",
-        "ok",
-    ]
-    other = "not in language en"
-    assert removed_by(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]

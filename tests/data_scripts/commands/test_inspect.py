@@ -60,12 +60,13 @@ def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, 
 
 def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):
     path = table(tmp_path / "c.csv", "a;b;c", "1;01/03/2026;hello", "1;02/03/2026;hi")
-    options = "--columns thread=a text=c time=b --date_order MDY --gap 99d --encoding cp1252 --context 1"
+    options = "--columns thread=a text=c time=b --date_order MDY --gap 99.5d --encoding cp1252 --context 1"
     assert run(path, *options.split()) == 0
     output = capsys.readouterr().out
     assert "2 messages gave 1 pair, such as\n  hello\n    -> hi" in output and "dates: MDY" in output
     assert (
-        "--columns thread=a text=c time=b --gap 99d --encoding cp1252 --date_order MDY --context 1 -o data/c" in output
+        "--columns thread=a text=c time=b --gap 99.5d --encoding cp1252 --date_order MDY --context 1 -o data/c"
+        in output
     )
 
 
@@ -74,14 +75,8 @@ def test_a_file_that_is_not_understood_shows_its_columns_before_the_remedy(tmp_p
     captured = capsys.readouterr()
     assert "  a                                       1\n" in captured.out and "next" not in captured.out
     assert "with --columns, as in text=a; if the first line" in captured.err and "inspect" not in captured.err
-    assert run(table(tmp_path / "c.csv", "from,body,n", "Ann,hello,1")) == 2
-    assert "as in text=body; if" in capsys.readouterr().err
     assert run(table(tmp_path / "c.csv", "text,case no", "hello,1")) == 2
     assert "as in 'thread=case no'; if" in capsys.readouterr().err
-    assert run(table(tmp_path / "c.jsonl", "{}")) == 2
-    assert "as in text=NAME\n" in capsys.readouterr().err
-    assert run(table(tmp_path / "c.csv", "thread,body,message", "1,hello,hi there")) == 2
-    assert "state it with --columns, as in text=body\n" in capsys.readouterr().err
     assert run(table(tmp_path / "c.csv", "date,sender,message", "01/03/2026,Ann,hi")) == 2
     captured = capsys.readouterr()
     assert "columns: text=message speaker=sender time=date" in captured.out

@@ -192,12 +192,6 @@ def test_removed_images_of_real_captions_equal_those_of_a_plain_reader(data_dir,
     assert left["group"] == expected and len(train) - len(left) == 504
 
 
-def test_a_row_counts_once_for_each_evaluation_dataset_of_its_texts():
-    rows = Dataset.from_dict({"input": ["one", "one", "two"], "response": ["two", "One!", "three"]})
-    kept, counts = remove_leaked(rows, ["input", "response"], {"a": ["one"], "b": ["two"], "c": ["one", "two"]})
-    assert len(kept) == 0 and counts == {"a": 2, "b": 2, "c": 3, "removed": 3}
-
-
 def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_path):
     dev = {"captions": [["A dog.", None, "A hound."], None], "text": [None, "So."]}
     test = {"captions": [["A cow."]], "text": ["Four."]}
@@ -206,14 +200,6 @@ def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_pat
         "mine dev": ["A dog.", "A hound.", "So."],
         "mine test_matched": ["A cow.", "Four."],
     }
-
-
-@pytest.mark.parametrize("name", ["nli", "snli"])
-def test_a_dataset_of_nli_is_read_with_the_columns_of_its_command(tmp_path, name):
-    row = {"context": "He is here.", "sentence2": "Someone is.", "label": "e"}
-    (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
-    found = load_evaluation_texts([f"{name}={tmp_path / 'test.jsonl'}"])
-    assert found == {f"{name} test": ["He is here.", "Someone is."]}
 
 
 def test_the_license_and_the_other_splits_of_the_dataset_are_kept(tmp_path, stsb):

@@ -8,22 +8,8 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import HubName, escape_text, is_hub_name, parse_hub_name
+from data_scripts.files.hub import escape_text, is_hub_name
 from data_scripts.loading import assign_splits, load_columns, rename_splits
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("me/chats", HubName("me/chats", "", "")),
-        ("me/chats:en", HubName("me/chats", "en", "")),
-        ("me/chats@refs/convert/parquet", HubName("me/chats", "", "refs/convert/parquet")),
-        ("me/chats:en@v1:2", HubName("me/chats", "en", "v1:2")),
-        ("me/chats:data/*/a.parquet@v1", HubName("me/chats", "data/*/a.parquet", "v1")),
-    ],
-)
-def test_a_source_has_a_repository_a_configuration_and_a_revision(source, name):
-    assert parse_hub_name(source) == name
 
 
 @pytest.mark.parametrize(

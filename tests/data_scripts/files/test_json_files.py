@@ -1,53 +1,12 @@
 """JSON files of the project that somebody has edited: what is wrong is named, with its place."""
 
 import json
-from dataclasses import dataclass, field
-from typing import Literal
 
 import pytest
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, has_record
-from data_scripts.files.json_files import from_json, read_object
-
-
-@dataclass(frozen=True)
-class Row:
-    score: float
-
-
-@dataclass(frozen=True)
-class Settings:
-    name: str
-    count: int
-    side: Literal["left", "right"]
-    best: Row | None
-    rows: list[Row] = field(default_factory=list)
-    note: str | None = None
-
-
-RIGHT = {"name": "a", "count": 3, "side": "left", "best": None}
-
-
-def test_an_object_becomes_a_dataclass_with_those_in_it():
-    assert from_json(Settings, RIGHT) == Settings("a", 3, "left", None)
-    values = RIGHT | {"best": {"score": 1}, "rows": [{"score": 0.5}], "note": "n"}
-    assert from_json(Settings, values) == Settings("a", 3, "left", Row(1), [Row(0.5)], "n")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"count": 1.5}, "Expected `int`, got `float` - at `$.count`"),
-        ({"best": {"score": "x"}}, "Expected `float`, got `str` - at `$.best.score`"),
-        ({"best": {}}, "Object missing required field `score` - at `$.best`"),
-        ({"more": 1}, "more is unknown, expected some of name, count, side, best, rows, note"),
-    ],
-)
-def test_a_value_of_another_type_is_named(change, message):
-    with pytest.raises(ValueError) as refused:
-        from_json(Settings, RIGHT | change)
-    assert str(refused.value) == message
+from data_scripts.files.json_files import read_object
 
 
 @pytest.mark.parametrize(

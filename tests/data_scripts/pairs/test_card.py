@@ -14,13 +14,13 @@ def card(folder: Path) -> tuple[dict, str]:
 
 
 def test_the_card_has_the_license_or_says_that_it_is_missing_and_the_counts(tmp_path):
-    report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
+    report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0", settings={"language": "de"})
     metadata, text = card(tmp_path / "out")
-    assert metadata["license"] == "cc-by-4.0"
+    assert metadata["license"] == "cc-by-4.0" and metadata["language"] == "de"
     assert f"| train | {report['splits']['train']:,} |" in text and "NOT STATED" not in text
     written(tmp_path / "without", draw_pairs(100))
     metadata, text = card(tmp_path / "without")
-    assert metadata["license"] == "unknown" and "NOT STATED" in text
+    assert metadata["license"] == "unknown" and "language" not in metadata and "NOT STATED" in text
 
 
 def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
@@ -30,17 +30,3 @@ def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
     names: dict = {}
     exec(compile(block, "README.md", "exec"), names)
     assert {split: len(rows) for split, rows in names["pairs"].items()} == report["splits"]
-
-
-def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path):
-    written(tmp_path / "plain", draw_pairs(100))
-    metadata, text = card(tmp_path / "plain")
-    assert "language" not in metadata and "- Language: not checked" in text and "data: not masked" in text
-    written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
-    metadata, text = card(tmp_path / "masked")
-    assert (
-        metadata["language"] == "de"
-        and "another language than `de`" in text
-        and "Names of people in the texts are not detected" in text
-    )
-    assert "| phone numbers | 0 |" in text

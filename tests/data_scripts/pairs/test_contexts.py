@@ -72,11 +72,6 @@ def test_contexts_equal_those_of_a_loop_over_the_turns(seed, turns):
     assert found_contexts(*made, turns) == contexts_of(nodes, turns)
 
 
-def test_random_threads_have_what_the_loop_must_handle():
-    contexts = [context for seed in range(8) for context in contexts_of(random_nodes(seed), 3).values()]
-    assert {len(context) for context in contexts} == {0, 1, 2, 3}
-
-
 def test_the_chain_continues_past_many_removed_turns_and_ends_at_a_missing_one():
     nodes: list[Node] = [("a", "missing", True)]
     nodes += [(f"r{number}", f"r{number - 1}" if number else "a", False) for number in range(300)]

@@ -136,15 +136,6 @@ def test_a_reply_that_occurs_twice_in_its_thread_counts_once_among_repeated_resp
     assert report["pairs"] == {"repeated in their thread": 2, "response already in 2 pairs": 1, "written": 2}
 
 
-def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
-    pairs = [("ask @jane", "or call 202-555-0123", "t1", "s"), ("hello", "write to a@b.cd", "t1", "s")]
-    report = written(tmp_path / "out", pairs, "--mask")
-    found = sorted(pair[:2] for split in rows(tmp_path / "out").values() for pair in split)
-    assert found == [("ask [USER]", "or call [PHONE]"), ("hello", "write to [EMAIL]")]
-    masked = {kind: number for kind, number in report["masked"].items() if number}
-    assert masked == {"e-mail addresses": 1, "user names": 1, "phone numbers": 1}
-
-
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_personal_data_are_masked_in_each_earlier_turn(tmp_path, monkeypatch, batch):
     monkeypatch.setattr(output, "BATCH_ROWS", batch)
@@ -278,7 +269,7 @@ def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("parts", [1, 5, 40])
+@pytest.mark.parametrize("parts", [1, 40])
 def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
     pairs = [(f"{one} to me@example.com", *others) for one, *others in draw_pairs(600)]
     report = written(tmp_path / "one", pairs, *(["--mask"] if masked else []), public_sources=True)

@@ -5,14 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from data_scripts.pairs.sorted_pairs import Counts, count_pairs, split_of
-from data_scripts.schemas import SPLITS
+from data_scripts.pairs.sorted_pairs import Counts, count_pairs
 from tests.data_scripts.pairs import test_dataset as plain
-
-
-def test_split_is_the_hash_of_the_thread_modulo_100():
-    keys = [f"t3_{number}" for number in range(1000)]
-    assert [SPLITS[split_of(key)] for key in keys] == list(map(plain.split_of, keys))
 
 
 @pytest.mark.parametrize("batch", [3, 100_000])

@@ -2,11 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pytest
-from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
@@ -93,18 +91,6 @@ def test_the_files_of_2016_are_named_by_year_and_have_more_columns(tmp_path: Pat
         {"sentence1": "Red barn", "sentence2": "A barn", "score": 4.0},
         {"sentence1": "Hot tea", "sentence2": "A drink", "score": 1.0},
     ]
-
-
-def hub_year(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
-    copy = {"sentence1": ["One.", "Two."], "sentence2": ["1.", "2."], "score": [0.5, 5.0], **columns}
-    splits = DatasetDict({name: Dataset.from_dict(copy) for name in ("train", "test")})
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
-
-
-def test_a_source_without_a_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub_year(monkeypatch)
-    with pytest.raises(InputError, match="Expected columns year and set, or a name such as mteb/sts12-sts"):
-        load_sts_sets("mteb/stsbenchmark-sts")
 
 
 def test_command_writes_all_datasets_and_counts_blank_lines(tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import datasets
 import pytest
-from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
@@ -104,21 +101,6 @@ def test_a_wrong_table_is_refused_with_file_and_line(tmp_path: Path, lines: str,
     path.write_text(lines, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         load_stsb(str(path))
-
-
-def hub_copy(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
-    copy = {"sentence1": ["One.", "Two."], "sentence2": ["1.", "2."], **columns}
-    splits = DatasetDict({name: Dataset.from_dict(copy) for name in ("train", "validation", "test")})
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
-
-
-def test_hub_copy_with_scores_up_to_one_and_no_genre_is_scaled(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    hub_copy(monkeypatch, score=[0.25, 1.0])
-    split = load_stsb("sentence-transformers/stsb")["validation"]
-    assert split["score"] == [1.25, 5.0] and split["genre"] == [None, None]
-    assert "multiplied by 5" in caplog.text
 
 
 def test_command_writes_splits_that_load_back_and_reports_the_genres(tmp_path: Path) -> None:

@@ -296,6 +296,11 @@ def empty(folder: Path) -> list[Path]:
     return [folder / "RC_1.zst"]
 
 
+def utf_16(folder: Path) -> list[Path]:
+    (folder / "RC_1.jsonl").write_text(json.dumps(comment("a")), encoding="utf-16")
+    return [folder / "RC_1.jsonl"]
+
+
 def twins(folder: Path) -> list[Path]:
     (folder / "more").mkdir()
     return [write_dump(where / "RC_1.bz2", comment("a"), comment("b", "t1_a")) for where in (folder, folder / "more")]
@@ -311,6 +316,7 @@ def pairs_for_comments(folder: Path) -> Path:
     [
         (truncated, "RC_1.bz2: the archive is truncated"),
         (empty, "RC_1.zst: the file is empty"),
+        (utf_16, "RC_1.jsonl: UTF-16, expected UTF-8; convert the file to UTF-8"),
         (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
