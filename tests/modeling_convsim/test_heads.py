@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax, softmax
-from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoConfig,
     AutoModel,
-    AutoModelForPreTraining,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     DataCollatorWithPadding,
@@ -201,32 +199,3 @@ def test_the_loss_of_a_model_with_an_input_network_scores_its_query_vectors() ->
 def test_a_loss_without_its_texts_is_refused(kind: str, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build(kind)(**pad(SENTENCES), **options)
-
-
-def test_the_trainer_of_transformers_learns_to_predict_responses(kind: str, folder: Path, tmp_path: Path) -> None:
-    model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    inputs = ["hello", "how old are you", "do you like the dog", "where is the city", "is the house big"]
-    responses = ["hello you", "old", "yes I love the dog", "I do not see", "no, small"]
-    rows = [
-        {"input": torch.tensor(tokenizer(first)["input_ids"]), "response": torch.tensor(tokenizer(second)["input_ids"])}
-        for first, second in zip(inputs, responses, strict=True)
-    ]
-
-    def collate(batch: list[dict[str, torch.Tensor]]) -> dict:
-        def padded(side: str) -> dict[str, torch.Tensor]:
-            ids = pad_sequence([row[side] for row in batch], batch_first=True, padding_value=model.config.pad_token_id)
-            return {"input_ids": ids, "attention_mask": (ids != model.config.pad_token_id).long()}
-
-        return {**padded("input"), **with_prefix("response", padded("response")), "return_loss": True}
-
-    arguments = TrainingArguments(
-        str(tmp_path), per_device_train_batch_size=5, report_to=[], use_cpu=True,
-        **SCHEDULES.get(kind, {"learning_rate": 0.02, "max_steps": 80}),
-        save_strategy="no", remove_unused_columns=False, disable_tqdm=True,
-    )  # fmt: skip
-    trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collate)
-    before = model.eval()(**collate(rows)).loss.item()
-    trainer.train()
-    output = model.eval()(**collate(rows))
-    assert output.loss < before / 2
-    assert (output.pooler_output @ output.response_embeds.T).argmax(1).tolist() == list(range(5))

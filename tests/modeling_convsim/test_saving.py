@@ -35,15 +35,6 @@ def test_automodel_loads_the_encoder_of_a_multitask_folder(multitask, tmp_path):
     assert torch.equal(encoder.eval()(**batch).pooler_output, multitask.encoder(**batch).pooler_output)
 
 
-def test_automodelforpretraining_loads_the_multitask_model(multitask, tmp_path):
-    multitask.save_pretrained(tmp_path)
-    model, loading = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(model) is type(multitask)
-    assert not any(loading.values())
-    batch = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
-    assert torch.equal(model.eval()(**batch).response_embeds, multitask(**batch).response_embeds)
-
-
 def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_path):
     multitask.save_pretrained(tmp_path)
     module = type(multitask).__module__.rpartition(".")[2]

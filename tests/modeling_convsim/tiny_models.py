@@ -63,8 +63,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 KINDS = [*ENCODERS, "dan_best", "transformer_residual"]  # the parameters of most tests
 PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
-# Ids 0 and 1 are the padding and the unknown token. Empty sentences come first, last and in between.
-SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]
+# Ids 0 and 1 are the padding and unknown token; `pad` pads with 17. Empty sentences come first, last and in between.
+SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 17], []]
 
 
 def build(kind: str) -> ConvSimForMultitask:

@@ -134,20 +134,6 @@ def test_a_copy_gives_the_same_ids(trained, copy_of, split):
     assert batch(texts) == ids(tokenizer, texts, 5)
 
 
-def test_only_texts_of_ascii_go_to_the_faster_library(trained, monkeypatch):
-    batch, seen = BatchTokenizer(trained, None), []
-
-    class Fake:
-        def encode_all(self, texts: list[str]) -> list[list[int]]:
-            seen.extend(texts)
-            return [[7]] * len(texts)
-
-    monkeypatch.setattr(batch, "_ascii", Fake())
-    ids_of = dict(zip(texts := ["the cat", "naïve", "\x7f", "\x80", "ΣΑΣ"], batch(texts), strict=True))
-    assert [text for text in texts if ids_of[text] == [7]] == ["the cat", "\x7f"]
-    assert all(text.isascii() for text in seen)
-
-
 def test_other_tokenizers_are_left_to_their_own_library(trained):
     """Of these, kitoken would give other ids, or its ids are not known to be the same."""
 

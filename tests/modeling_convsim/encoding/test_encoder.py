@@ -15,8 +15,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from modeling_convsim.encoding import Encoder, loading
-from modeling_convsim.encoding import encoder as encoder_module
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.__main__ import main
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from modeling_convsim.suggestion import ReplyIndex
@@ -98,20 +97,13 @@ def test_bfloat16_vectors_are_close_to_float32(kind, tiny_tokenizer, tmp_path):
     assert known.sum() >= 4 and cosines.min() > 0.999 and (rounded[~known] == 0).all()
 
 
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_automatic_dtype_is_bfloat16_if_the_device_has_instructions_for_it(is_fast, folder, monkeypatch):
-    monkeypatch.setattr(encoder_module, "has_fast_bfloat16", lambda device: (is_fast, "for this test"))
-    encoder = Encoder.from_pretrained(folder, "cpu", "auto")
-    assert encoder.model.dtype == (torch.bfloat16 if is_fast else torch.float32)
-
-
 @pytest.mark.parametrize(
     ("avx512", "amx", "is_fast"), [(True, False, True), (False, True, True), (False, False, False)]
 )
-def test_bfloat16_is_fast_if_the_processor_has_instructions_for_it(avx512, amx, is_fast, monkeypatch):
+def test_automatic_dtype_is_bfloat16_if_the_processor_has_instructions(avx512, amx, is_fast, folder, monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": avx512, "amx_bf16": amx})
-    result, reason = loading.has_fast_bfloat16(torch.device("cpu"))
-    assert result == is_fast and ("no bfloat16" in reason) != is_fast
+    encoder = Encoder.from_pretrained(folder, "cpu", "auto")
+    assert encoder.model.dtype == (torch.bfloat16 if is_fast else torch.float32)
 
 
 def test_response_side_is_the_response_head_of_the_embedding(encoder):

@@ -117,15 +117,6 @@ def test_broken_folder_gives_one_message_and_exit_code_2(kind, message, folder, 
     assert not (tmp_path / "out.npy").exists()
 
 
-def test_wrong_column_gives_exit_code_2_and_the_names_of_the_columns(folder, tmp_path, capsys):
-    source = tmp_path / "texts.parquet"
-    parquet.write_table(pyarrow.table({"response": TEXTS, "score": list(range(7))}), source)
-    assert run(folder, source, "-o", tmp_path / "out.npy") == 2
-    assert "no column 'text', only response, score: choose one with --column" in capsys.readouterr().err
-    assert run(folder, source, "--column", "score", "-o", tmp_path / "out.npy") == 2
-    assert "row 1: column 'score' holds 0, which is not text: choose another column" in capsys.readouterr().err
-
-
 def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, capsys, monkeypatch):
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -82,17 +82,6 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     assert [asdict(row) for row in index.settings.calibration.table] == thresholds["table"]
 
 
-def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path):
-    chats = [[question, reply, f"thanks for number {row}"] for row, (question, reply) in enumerate(CHATS)]
-    assert main(options(chats, "--repliers", "b")) == 0
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    splits = results["chats"]["report"]["splits"]
-    assert sum(splits.values()) == len(CHATS)
-    index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
-    assert index.replies.texts and not [text for text in index.replies.texts if text.startswith("thanks")]
-    assert {each["reply"].startswith("yes i") for each in results["chats"]["examples"]} == {True}
-
-
 def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_path, capsys):
     assert main(options(CHATS[:5], "--repliers", "b")) == 0
     printed = capsys.readouterr().out

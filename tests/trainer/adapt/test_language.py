@@ -4,7 +4,6 @@ import csv
 import itertools
 from pathlib import Path
 
-import pytest
 from datasets import Dataset
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import AutoConfig
@@ -15,34 +14,18 @@ from trainer.adapt import adaptation, cross_validation, start
 from trainer.adapt.chats import adapt_to_chats
 from trainer.adapt.language import MULTILINGUAL, describe_mismatch, find_language
 
-# Per language: a greeting, things, questions about them, and the answer to each question.
-LOGS = {
-    "es": (
-        ["Hola, buenas tardes.", "Buenos días a todos."],
-        ["la puerta", "el paquete", "la factura", "el teléfono", "la bicicleta"],
-        {
-            "¿Cuánto cuesta reparar {}?": "Reparar {} cuesta cuarenta euros con los impuestos.",
-            "¿Dónde puedo recoger {}?": "Puede recoger {} en nuestra tienda del centro.",
-            "¿Cuándo estará lista {}?": "Creo que {} estará lista el próximo martes.",
-        },
-    ),
-    "ja": (
-        ["こんにちは。", "おはようございます。"],
-        ["ドア", "荷物", "請求書", "電話", "自転車"],
-        {
-            "{}の修理はいくらですか。": "{}の修理は税込みで四千円です。",
-            "{}はどこで受け取れますか。": "{}は駅前の店で受け取れます。",
-            "{}はいつできますか。": "{}は来週の火曜日にできると思います。",
-        },
-    ),
+GREETINGS, THINGS = ["こんにちは。", "おはようございます。"], ["ドア", "荷物", "請求書", "電話", "自転車"]
+ANSWERS = {  # question -> answer
+    "{}の修理はいくらですか。": "{}の修理は税込みで四千円です。",
+    "{}はどこで受け取れますか。": "{}は駅前の店で受け取れます。",
+    "{}はいつできますか。": "{}は来週の火曜日にできると思います。",
 }
 
 
-def write_log(language: str, path: Path) -> list[tuple[str, str]]:
+def write_log(path: Path) -> list[tuple[str, str]]:
     """500 messages, 250 questions and answers, as a table; returns the pairs."""
-    greetings, things, answers = LOGS[language]
-    asked = itertools.product(greetings, things, answers)
-    pairs = [(f"{hello} {question.format(it)}", answers[question].format(it)) for hello, it, question in asked]
+    asked = itertools.product(GREETINGS, THINGS, ANSWERS)
+    pairs = [(f"{hello} {question.format(it)}", ANSWERS[question].format(it)) for hello, it, question in asked]
     pairs = (pairs * 9)[:250]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -52,13 +35,12 @@ def write_log(language: str, path: Path) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("language", LOGS)
-def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(language, tmp_path, monkeypatch, capsys):
+def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 2)
     monkeypatch.setattr(cross_validation, "FOLDS", 2)
     monkeypatch.setattr(start, "SHARES", (0.0, 0.5))
-    pairs = write_log(language, Path("log.csv"))
+    pairs = write_log(Path("log.csv"))
     split = BertPreTokenizer().pre_tokenize_str
     words = [word.lower() for pair in pairs for text in pair for word, _ in split(text)]
     backbone = save_backbone(tmp_path / "backbone", vocabulary=words)
@@ -66,14 +48,8 @@ def test_a_log_in_another_language_is_adapted_with_a_multilingual_encoder(langua
     options = ConversationOptions(columns=["thread=ticket", "speaker=from"])
     adapt_to_chats([Path("log.csv")], options, Path("run"), str(backbone))
     assert "another language" not in capsys.readouterr().err
-    assert AutoConfig.from_pretrained("run/model").language == [language]
-    assert f"\nlanguage:\n- {language}\n" in Path("run/model/README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("language", LOGS)
-def test_the_language_of_a_log_is_found(language, tmp_path):
-    inputs, responses = zip(*write_log(language, tmp_path / "log.csv"), strict=True)
-    assert find_language(Dataset.from_dict({"input": inputs, "response": responses})) == language
+    assert AutoConfig.from_pretrained("run/model").language == ["ja"]
+    assert "\nlanguage:\n- ja\n" in Path("run/model/README.md").read_text(encoding="utf-8")
 
 
 def test_the_language_is_that_of_most_parts_of_the_log():
