@@ -27,8 +27,3 @@ def test_a_card_shows_the_recorded_scores(name):
     assert set(shown) == expected
     assert text == cards.card(name), "run: python -m tests.benchmarks.cards"
     assert len(text.split("---\n")[1].splitlines()) <= 60  # of metadata
-
-
-def test_the_bases_card_compares_it_by_the_numbers_of_the_page():
-    shown = re.findall(r" (\.\d{3})\b", cards.beside("base"))
-    assert len(shown) == 4 and set(shown) <= set(re.findall(r"\.\d{3}", cards.own_chats()))

@@ -207,18 +207,6 @@ def test_function_words_have_small_norms_by_the_exact_interval_of_a_proportion(t
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_claim_without_numbers_is_marked_as_not_measured(tmp_path):
-    page = Page(tmp_path)
-    write_claims(page, fake_items())
-    page.save()
-    lines = (tmp_path / "README.md").read_text("utf-8").splitlines()
-    every = (TRANSFORMER, LSTM, CAPTIONS, NEWS, TENTH, SIAMESE, NORMS)
-    for claim in every:
-        (line,) = [line for line in lines if line.startswith(f"| {claim} |")]
-        assert "| not measured |" in line and ("Yang et al." in line or "Kenter et al." in line)
-    assert len(CLAIMS) == len(every)
-
-
 def test_the_committed_report_has_every_claim():
     stored = json.loads((REPORT / "report.json").read_text("utf-8"))["claims"]
     assert [(text, source) for text, source, _ in CLAIMS] == list(

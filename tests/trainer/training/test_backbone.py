@@ -170,7 +170,6 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
     ("options", "message"),
     [
         ({"model_type": "dan"}, "model_type is dan, but that of .*, is pretrained: leave model_type out"),
-        ({"model_config": {"embedding_size": 8}}, "model_config.embedding_size is 8, but that of .*, is 16"),
         ({"model_config": {"hiden_size": 8}}, "model_config has hiden_size, which a pretrained encoder does not have"),
         ({"model_config": {"pooling": "max"}}, "model_config: .*pooling"),
         ({"max_tokens": 151}, "max_tokens is 151, but .* reads at most 150 tokens"),
