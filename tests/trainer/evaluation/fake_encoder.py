@@ -23,7 +23,8 @@ class FakeEncoder:
 
 
 class Multitask(FakeEncoder):
-    """Always predicts a contradiction: correct for a third of the invented pairs."""
+    """Knows the labels of the first 20 of the 30 pairs that `invented_data.snli` has."""
 
     def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
+        numbers = [int(text.split()[-1]) for text in hypotheses]
+        return np.eye(3)[[(number + (number >= 20)) % 3 for number in numbers]]
