@@ -1,8 +1,11 @@
 """Sentence encoders that learn from conversations what sentences mean.
 
-Importing this package registers its models with `AutoConfig`, `AutoModel` (the encoder), `AutoModelForPreTraining` (the
-encoder with its heads) and `AutoModelForSequenceClassification`. Their classes can be imported from here, too.
+`Encoder` and `ReplyIndex` need neither PyTorch nor transformers for encoders that average words, so importing this
+package imports neither. Its models are registered with `AutoConfig`, `AutoModel` (the encoder),
+`AutoModelForPreTraining` (the encoder with its heads) and `AutoModelForSequenceClassification` when transformers is
+imported, before or after. Their classes can be imported from here, too.
 
+modeling_averaging              averages of words in NumPy, and what trains them shares with that
 modeling_config, modeling_base  what all encoders share: config; packed and padded input, saving
 modeling_NAME                   one encoder each; modeling_layouts is a part of the Transformer
 modeling_lexical                the lexical channel, which counts the tokens that two texts share
@@ -14,17 +17,53 @@ suggestion/                     `ReplyIndex`: builds, searches, calibrates and s
 The `modeling_*` files import only each other, because they are copied into every published model.
 """
 
-from typing import Any
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from .encoding import Encoder
-from .modeling_heads import ConvSimMultitaskOutput
-from .registry import CLASSES, ENCODERS, register_encoder
+from wrapt import register_post_import_hook
 
-__all__ = ["ENCODERS", "ConvSimMultitaskOutput", "Encoder", "register_encoder", *CLASSES]
+from data_scripts.files.extras import import_extra
+
+if TYPE_CHECKING:
+    from .encoding import Encoder
+    from .modeling_bilstm import *  # noqa: F403
+    from .modeling_cbow import *  # noqa: F403
+    from .modeling_dan import *  # noqa: F403
+    from .modeling_heads import *  # noqa: F403
+    from .modeling_pretrained import *  # noqa: F403
+    from .modeling_transformer import *  # noqa: F403
+    from .registry import ENCODERS as ENCODERS
+    from .registry import register_encoder as register_encoder
+    from .suggestion import ReplyIndex
+
+__all__ = ["Encoder", "ReplyIndex"]
+LIGHT = {"Encoder": ".encoding", "ReplyIndex": ".suggestion"}  # what needs no PyTorch
 
 
 def __getattr__(name: str) -> Any:
-    """The config or model of a name; a type checker sees it as Any: import it from its module for its exact type."""
-    if name in CLASSES:
-        return CLASSES[name]
+    """What the package offers, imported when it is asked for; models, their configs and the registry need PyTorch."""
+    if name in LIGHT:
+        return getattr(import_module(LIGHT[name], __name__), name)
+    if not name.startswith("_"):
+        registry = import_extra(f"{__name__}.registry", "train", f"modeling_convsim.{name}")
+        if name in ("ENCODERS", "register_encoder"):
+            return getattr(registry, name)
+        if name in registry.CLASSES:
+            return registry.CLASSES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _register(imported: ModuleType) -> None:
+    """Registers the models once transformers is there; not while a file of theirs is being imported, but after it."""
+    files = [each for name, each in sys.modules.items() if name.startswith(f"{__name__}.modeling_")]
+    is_importing = any(getattr(each.__spec__, "_initializing", False) for each in files if each is not imported)
+    if "transformers" in sys.modules and find_spec("torch") and not is_importing:
+        import_module(".registry", __name__)
+
+
+for _module in ("transformers", *(f"{__name__}.{path.stem}" for path in Path(__file__).parent.glob("modeling_*.py"))):
+    register_post_import_hook(_register, _module)

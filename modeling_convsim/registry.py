@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
+from transformers.utils import ModelOutput
 
 from .modeling_base import ConvSimPreTrainedModel
 from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask
 
 ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
-CLASSES: dict[str, type] = {}  # the configs and models of the `modeling_*.py` files in this folder, by their names
+CLASSES: dict[
+    str, type
+] = {}  # the configs, models and outputs of the `modeling_*.py` files in this folder, by their names
 
 MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
 
@@ -61,7 +64,7 @@ def _register_folder() -> None:
         module = import_module(f".{path.stem}", __package__)
         for name, value in vars(module).items():
             is_class = isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
-            if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel)):
+            if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel, ModelOutput)):
                 CLASSES[name] = value
                 if issubclass(value, ConvSimForMultitask) and value is not ConvSimForMultitask:
                     register_encoder(value)

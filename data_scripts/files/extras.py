@@ -28,8 +28,8 @@ def import_extra(module: str, extra: str, purpose: str) -> Any:
 
 def missing_package(error: ImportError, module: str, extra: str, purpose: str) -> str:
     """The message on a package that is not installed, or that cannot be imported."""
-    name = module.partition(".")[0]
+    is_missing = isinstance(error, ModuleNotFoundError)
+    name = ((is_missing and error.name) or module).partition(".")[0]
     package = DISTRIBUTIONS.get(name, name)
-    is_missing = isinstance(error, ModuleNotFoundError) and (error.name or name).partition(".")[0] == name
     reason = "" if is_missing else f" ({error})"
     return f"{purpose} needs {package}{reason}: pip install 'convsim[{extra}]'{NOTES.get(name, '')}"

@@ -19,8 +19,6 @@ from data_scripts.files.command_line import (
 )
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.joint import JointEncoder
-from modeling_convsim.encoding.loading import has_fast_bfloat16
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
 
 
@@ -86,10 +84,6 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     try:
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
-        if options.dtype == "auto":
-            model = encoder.first.model if isinstance(encoder, JointEncoder) else encoder.model
-            chosen = str(model.dtype).removeprefix("torch.")
-            print(f"computing in {chosen}: {has_fast_bfloat16(model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True) as progress:

@@ -4,9 +4,13 @@ import functools
 import json
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 logger = logging.getLogger(__name__)
 
@@ -73,33 +77,61 @@ UNLIMITED = 8192
 class BatchTokenizer:
     """Converts texts to the token ids that their tokenizer gives, in the fastest way.
 
-    If kitoken is installed, it tokenizes ASCII texts of a tokenizer of `trainer.data.tokenizer`, three times as fast as
-    tokenizers. They alone, because the two libraries differ in a few hundred other characters (final sigma, and
-    characters that are new in Unicode).
+    kitoken tokenizes ASCII texts of a tokenizer of `trainer.data.tokenizer`, three times as fast as tokenizers. They
+    alone, because the two libraries differ in a few hundred other characters (final sigma, and characters that are new
+    in Unicode).
+
+    Attributes:
+        vocabulary: The tokens and their ids.
+        special_ids: The ids of tokens such as padding and unknown words.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_tokens: int | None) -> None:
-        """Copies a tokenizer, because truncation and padding are settings of the object.
+    def __init__(
+        self, definition: str, split_special_tokens: bool, max_tokens: int | None, truncation_side: str = "right"
+    ) -> None:
+        """Builds the tokenizer of a definition.
 
         Args:
-            tokenizer: A tokenizer.
+            definition: The content of tokenizer.json.
+            split_special_tokens: Whether "[PAD]" and the like in a text are ordinary characters.
             max_tokens: Truncate texts to this many tokens, which is logged once; None keeps all.
+            truncation_side: Where tokens are left out, "left" or "right".
         """
-        self._source = tokenizer, max_tokens
-        definition = tokenizer.backend_tokenizer.to_str()
-        self._backend = type(tokenizer.backend_tokenizer).from_str(definition)
-        self._backend.encode_special_tokens = tokenizer.split_special_tokens  # it is not part of the string
+        self._source = definition, split_special_tokens, max_tokens, truncation_side
+        self._backend = Tokenizer.from_str(definition)
+        self._backend.encode_special_tokens = split_special_tokens  # it is not part of the definition
         self._backend.no_padding()
         self._backend.no_truncation()
+        self.vocabulary: dict[str, int] = self._backend.get_vocab()
+        self.special_ids = {each for each, token in self._backend.get_added_tokens_decoder().items() if token.special}
         # The batched call that adds special tokens is slower even if there are none to add.
-        self._adds_tokens = tokenizer.num_special_tokens_to_add() > 0
+        self._adds_tokens = self._backend.num_special_tokens_to_add(False) > 0
         self._ascii = None
-        if tokenizer.split_special_tokens and not self._adds_tokens:
+        if split_special_tokens and not self._adds_tokens:
             self._ascii = _ascii_tokenizer(json.loads(definition), self._backend)
         self._max_tokens, self._kept = max_tokens, slice(None)
         if max_tokens is not None:
-            self._backend.enable_truncation(max_tokens, direction=tokenizer.truncation_side)
-            self._kept = slice(max_tokens) if tokenizer.truncation_side == "right" else slice(-max_tokens, None)
+            self._backend.enable_truncation(max_tokens, direction=truncation_side)
+            self._kept = slice(max_tokens) if truncation_side == "right" else slice(-max_tokens, None)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "BatchTokenizer":
+        """Opens the tokenizer of a saved model."""
+        settings, path = dict[str, Any](), folder / "tokenizer_config.json"
+        if path.is_file():
+            settings = json.loads(path.read_text(encoding="utf-8"))
+        return cls(
+            (folder / "tokenizer.json").read_text(encoding="utf-8"),
+            settings.get("split_special_tokens", False),
+            token_limit(settings.get("model_max_length", UNLIMITED)),
+            settings.get("truncation_side", "right"),
+        )
+
+    @classmethod
+    def from_transformers(cls, tokenizer: "PreTrainedTokenizerFast", max_tokens: int | None) -> "BatchTokenizer":
+        """Copies a tokenizer of transformers, because truncation and padding are settings of the object."""
+        definition = tokenizer.backend_tokenizer.to_str()
+        return cls(definition, tokenizer.split_special_tokens, max_tokens, tokenizer.truncation_side)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles what it is made from: kitoken cannot be pickled, and tokenizers forgets `encode_special_tokens`."""
@@ -181,6 +213,6 @@ def _check_texts(words: list[str]) -> list[str]:
     return [*(f"the{character}Cat {character} " for character in map(chr, range(128))), " ".join(known), "x" * 200]
 
 
-def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """Returns the number of tokens that a tokenizer truncates to; None if it has no limit below `UNLIMITED`."""
-    return tokenizer.model_max_length if tokenizer.model_max_length < UNLIMITED else None
+def token_limit(model_max_length: float) -> int | None:
+    """The number of tokens that a tokenizer truncates to; None if it has no limit below `UNLIMITED`."""
+    return int(model_max_length) if model_max_length < UNLIMITED else None

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from modeling_convsim.encoding.batch_tokenizer import refuse_single_string
+from modeling_convsim.modeling_averaging import sum_rows
 
 
 def encode_in_context(
@@ -40,19 +39,12 @@ def encode_in_context(
         return vectors
     bags = [[row, *map(number.__getitem__, each)] for row, each in enumerate(turns)]
     sizes = np.fromiter(map(len, bags), np.int64, count=len(bags))
-    starts = sizes.cumsum() - sizes
-    rows = np.fromiter(chain.from_iterable(bags), np.int64, count=sizes.sum())
-    weight_of = np.array([1, *weights], np.float32)[np.arange(len(rows)) - np.repeat(starts, sizes)]
-    table = torch.from_numpy(vectors)
-    sums = F.embedding_bag(
-        torch.from_numpy(rows),
-        table,
-        torch.from_numpy(starts),
-        mode="sum",
-        per_sample_weights=torch.from_numpy(weight_of),
-    )
-    lengths, own_lengths = (torch.linalg.vector_norm(each, dim=1, keepdim=True) for each in (sums, table[: len(texts)]))
-    return sums.mul_(own_lengths / torch.where(lengths > 0, lengths, 1)).numpy()
+    offsets = np.concatenate([[0], sizes.cumsum()])
+    rows = np.fromiter(chain.from_iterable(bags), np.int64, count=offsets[-1])
+    weight_of = np.array([1, *weights], np.float32)[np.arange(len(rows)) - np.repeat(offsets[:-1], sizes)]
+    sums = sum_rows(vectors, rows, offsets, weight_of)
+    lengths, own_lengths = (np.linalg.norm(each, axis=1, keepdims=True) for each in (sums, vectors[: len(texts)]))
+    return sums * (own_lengths / np.where(lengths > 0, lengths, 1))
 
 
 def select_turns(texts: Sequence[str], contexts: Sequence[Sequence[str]], count: int) -> list[list[str]]:

@@ -1,19 +1,16 @@
 """`Encoder`: a saved model and its tokenizer, which encode texts as vectors."""
 
-import hashlib
 import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, Union, cast, get_args
 
 import numpy as np
-import torch
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerFast
 
+from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding.batch_tokenizer import (
     BatchTokenizer,
     TextError,
@@ -23,53 +20,71 @@ from modeling_convsim.encoding.batch_tokenizer import (
 )
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.joint import SECOND, JointEncoder, read_share
-from modeling_convsim.encoding.loading import (
-    check_model_files,
-    download_model,
-    has_fast_bfloat16,
-    load_model,
-    parse_model_id,
-)
+from modeling_convsim.encoding.loading import find_folder, parse_model_id, read_model_type
 from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, split_windows
-from modeling_convsim.modeling_base import ConvSimEncoder, copy_to, normalize
-from modeling_convsim.modeling_heads import ConvSimForMultitask
+from modeling_convsim.modeling_averaging import LABELS, AveragingModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from modeling_convsim.encoding.torch_model import TorchModel
+    from modeling_convsim.modeling_base import ConvSimEncoder
+    from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 Side = Literal["input", "query", "response"]
 Dtype = Literal["float32", "bfloat16", "auto"]
 
-# Batches that are sorted by length together. Encoders that pad sort many, so that there is little padding; for the
-# others, one batch at a time keeps token ids and sums in the processor's cache.
-SORTED_BATCHES = 16
-
 
 class Encoder:
-    """A saved model and its tokenizer, which encode texts as vectors."""
+    """A saved model and its tokenizer, which encode texts as vectors.
 
-    def __init__(self, model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
+    Encoders that average words, DAN and CBOW, compute in NumPy: they need no PyTorch, and use the CPU alone. The others
+    compute in PyTorch.
+
+    Attributes:
+        model: An `AveragingModel` or a `TorchModel`.
+        tokenizer: The tokenizer, as a `BatchTokenizer`.
+        name: The model's folder, or its name on the Hub, as the user gave it; empty if it was not opened.
+    """
+
+    model: Union[AveragingModel, "TorchModel"]
+
+    def __init__(
+        self,
+        model: Union[AveragingModel, "TorchModel", "ConvSimEncoder", "ConvSimForMultitask"],
+        tokenizer: Union[BatchTokenizer, "PreTrainedTokenizerFast"],
+        name: str = "",
+    ) -> None:
         """Combines a model and its tokenizer.
 
         Args:
-            model: An encoder, or a multitask model; it is set to evaluation mode.
+            model: Any of our models. Of a DAN or CBOW in PyTorch, the present weights are copied; another one is set to
+                evaluation mode.
             tokenizer: The tokenizer that the model was trained with.
+            name: See the attribute.
 
         Raises:
             ValueError: The tokenizer has ids without an embedding.
         """
-        largest = max(tokenizer.get_vocab().values())
-        if largest >= model.config.vocab_size:
+        if not hasattr(model, "vectors"):
+            from modeling_convsim.encoding.torch_model import in_use
+
+            model = in_use(cast("ConvSimEncoder | ConvSimForMultitask", model))
+        if not isinstance(tokenizer, BatchTokenizer):
+            tokenizer = BatchTokenizer.from_transformers(tokenizer, token_limit(tokenizer.model_max_length))
+        self.model, self.tokenizer, self.name = cast("AveragingModel | TorchModel", model), tokenizer, name
+        largest = max(tokenizer.vocabulary.values())
+        if largest >= self.model.config.vocab_size:
             raise ValueError(
-                f"the tokenizer's ids go up to {largest}, but the model has embeddings for {model.config.vocab_size} "
-                "tokens: use the tokenizer that the model was trained with"
+                f"the tokenizer's ids go up to {largest}, but the model has embeddings for "
+                f"{self.model.config.vocab_size} tokens: use the tokenizer that the model was trained with"
             )
-        self.model = model.eval()
-        self.tokenizer = tokenizer
-        self._batch_tokenizer = BatchTokenizer(tokenizer, token_limit(tokenizer))
 
     @classmethod
     def from_pretrained(
         cls,
         folder_or_id: str | os.PathLike,
-        device: str | torch.device | None = None,
+        device: str | None = None,
         dtype: Dtype = "float32",
         trust_remote_code: bool = False,
         *,
@@ -82,10 +97,10 @@ class Encoder:
 
         Args:
             folder_or_id: Folder of the model and its tokenizer; or, on the Hub, OWNER/NAME or OWNER/NAME@REVISION.
-            device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
-            dtype: Precision of the model: "float32", "bfloat16" (whose vectors have a cosine above 0.999 with those of
-                float32), or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`).
-                Vectors are always returned as float32.
+            device: "cpu", "cuda", "cuda:1" …, of a model that computes in PyTorch; by default a GPU if there is one.
+            dtype: Its precision: "float32", "bfloat16" (whose vectors have a cosine above 0.999 with those of float32),
+                or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`). Vectors are
+                always returned as float32. Averages of words are computed in float32.
             trust_remote_code: Run the code of a folder or repository whose encoder is not registered here.
             revision: On the Hub: a branch, a tag or a commit; by default the branch main.
             token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
@@ -99,25 +114,17 @@ class Encoder:
         name = os.fspath(folder_or_id)
         if dtype not in get_args(Dtype):
             raise ValueError(f"dtype is {dtype!r}, expected 'float32', 'bfloat16' or 'auto'")
-        folder = Path(name)
-        if not folder.is_dir():
-            model_id, named_revision = parse_model_id(name)
-            try:
-                folder = download_model(
-                    model_id, revision or named_revision, token, cast(Path | None, cache_dir), local_files_only
-                )
-            except ValueError as error:
-                raise ValueError(f"cannot open the model {name}: {error}") from error
-            if revision:
-                name = f"{model_id}@{revision}"
-        check_model_files(folder, name)
+        folder = find_folder(name, revision, token, cache_dir, local_files_only)
+        if revision and not Path(name).is_dir():
+            name = f"{parse_model_id(name)[0]}@{revision}"
+        kind = read_model_type(folder, name)
         try:
-            model, tokenizer = load_model(str(folder), trust_remote_code)
-            model.config.name_or_path = model.name_or_path = name
-            model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
-            if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
-                model.to(torch.bfloat16)  # type: ignore[arg-type]
-            encoder = cls(model, tokenizer)
+            if kind in LABELS:
+                encoder = cls(AveragingModel.from_folder(folder), BatchTokenizer.from_folder(folder), name)
+            else:
+                torch_model = import_extra("modeling_convsim.encoding.torch_model", "train", f"a {kind} model")
+                model, tokenizer = torch_model.load_model(str(folder), trust_remote_code)
+                encoder = cls(torch_model.place(model, device, dtype), tokenizer, name)
             if (share := read_share(folder)) is None:
                 return encoder
             second = cls.from_pretrained(folder / SECOND, device, dtype, trust_remote_code)
@@ -127,27 +134,16 @@ class Encoder:
             raise ValueError(f"cannot open the model {name}: {' '.join(str(error).split())}") from error
 
     @property
-    def name(self) -> str:
-        """The model's folder, or its name on the Hub, as the user gave it; empty if it was not opened."""
-        return self.model.name_or_path
-
-    @property
     def description(self) -> str:
         """The kind of model and its number of parameters, for people."""
-        return f"{self.model.config.label}, {self.model.num_parameters():,} parameters"
+        return self.model.description
 
     def digest(self) -> str:
         """SHA-256 of the model's weights, rounded to bfloat16 so that it does not depend on the model's precision.
 
         The share of a lexical channel, which is in the config, is one of them.
         """
-        digest = hashlib.sha256()
-        if share := self.model.config.lexical_share:
-            digest.update(f"lexical_share {share:g}".encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
-        return digest.hexdigest()
+        return self.model.digest()
 
     @property
     def embedding_size(self) -> int:
@@ -162,8 +158,7 @@ class Encoder:
     @property
     def has_query_vectors(self) -> bool:
         """Whether the vectors of the side "query" are others than those of the side "input"."""
-        config = self.model.config
-        return self._needs_query_head or config.prompt("query") != config.prompt("input")
+        return self._needs_query_head or self.model.prompt("query") != self.model.prompt("input")
 
     @property
     def uses_context(self) -> bool:
@@ -172,21 +167,12 @@ class Encoder:
 
     @property
     def _needs_query_head(self) -> bool:
-        return self.model.config.input_network or self.model.config.lexical_share > 0
+        return bool(self.model.config.input_network) or self.model.config.lexical_share > 0
 
     def knows(self, texts: list[str]) -> np.ndarray:
         """(texts,): whether each text has a token that the tokenizer knows: no blank text, or one of another script."""
-        special = set(self.tokenizer.all_special_ids)
+        special = self.tokenizer.special_ids
         return np.array([not special.issuperset(ids) for ids in self._tokenize(texts)], dtype=bool)
-
-    @property
-    def _is_multitask(self) -> bool:
-        # Not by its class, which is another one if a model's own code defines it.
-        return hasattr(self.model, "response_head")
-
-    @property
-    def _pads_batches(self) -> bool:
-        return (self.model.encoder if self._is_multitask else self.model).pads_batches
 
     def encode(
         self,
@@ -205,8 +191,7 @@ class Encoder:
                 L2-normalized too if the model has `normalize_response`; "query" for the vectors whose dot product with
                 those is the score of a response: the same as "input" unless the model has an `input_network`, a
                 `lexical_share`, or a prompt for queries.
-            batch_size: Texts per batch; by default 128 if the encoder pads batches and computes on a CPU, otherwise
-                1024. It affects rounding only.
+            batch_size: Texts per batch, by default that of the model. It affects rounding only.
             show_progress: Show texts per second and the remaining time.
             contexts: (texts,), the earlier turns of the conversation of each text, the newest first, which count by the
                 `context_weights` of the model's config. Not for responses.
@@ -239,8 +224,8 @@ class Encoder:
     ) -> Iterator[np.ndarray]:
         """Yields the rows of `encode` in order, a few thousand or fewer at a time: for more texts than fit in memory.
 
-        Texts are read slightly ahead of the vectors. On a CPU, averages of words are computed by as many threads as
-        torch may use, each of its own texts; on a GPU, texts are tokenized while it encodes the texts before them.
+        Texts are read slightly ahead of the vectors. Averages of words are computed by several threads, each of its own
+        texts (see `AveragingModel.threads`); on a GPU, texts are tokenized while it encodes the texts before them.
 
         Args:
             texts: As in `encode`, which also describes the other options and the exceptions.
@@ -254,21 +239,19 @@ class Encoder:
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
         if side == "query" and not self.has_query_vectors:
             side = "input"
-        if (side == "response" or (side == "query" and self._needs_query_head)) and not self._is_multitask:
+        if (side == "response" or (side == "query" and self._needs_query_head)) and not self.model.has_heads:
             needed = {"response": "response head", "query": "input network or lexical channel"}[side]
             raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
-            batch_size = 128 if self._pads_batches and self.model.device.type == "cpu" else 1024
+            batch_size = self.model.batch_size
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected 1 or more")
         refuse_single_string(texts, "encode([text])")
         return side, batch_size
 
     def _stream(self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool) -> Iterator[np.ndarray]:
-        threads = 1 if self._pads_batches else torch.get_num_threads()
-        if self.model.device.type != "cpu":
-            threads = 2  # one tokenizes while the other waits for the GPU
-        windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
+        threads = self.model.threads
+        windows = split_windows(texts, batch_size * self.model.sorted_batches, threads)
         encode = partial(self._encode_window, side=side, batch_size=batch_size)
         rows, total = 0, operator.length_hint(texts) or None
         with tqdm(
@@ -282,7 +265,6 @@ class Encoder:
             except TextError as error:  # its position is counted in its window
                 raise TextError(rows + error.position, error.reason) from None
 
-    @torch.inference_mode()
     def nli_logits(
         self, premises: Iterable[str], hypotheses: Iterable[str], batch_size: int | None = None
     ) -> np.ndarray:
@@ -291,62 +273,33 @@ class Encoder:
         Raises:
             ValueError: The model has no NLI head, or the numbers of premises and hypotheses differ.
         """
-        if not self._is_multitask:
+        if not self.model.has_heads:
             raise ValueError("this model is a bare encoder, without the NLI head that nli_logits needs")
-        first, second = (
-            torch.from_numpy(self.encode(texts, batch_size=batch_size)).to(self.model.device, self.model.dtype)
-            for texts in (premises, hypotheses)
-        )
+        first, second = (self.encode(texts, batch_size=batch_size) for texts in (premises, hypotheses))
         if len(first) != len(second):
             raise ValueError(f"{len(first)} premises and {len(second)} hypotheses, expected the same number of both")
-        return self.model.nli_head(first, second).float().cpu().numpy()
+        return self.model.nli_logits(first, second)
 
-    @torch.inference_mode()
     def _encode_window(self, texts: list[str], side: Side, batch_size: int) -> np.ndarray:
         """Tokenizes texts, sorts them by length, and encodes them in batches: (texts, embedding_size)."""
-        if prompt := self.model.config.prompt(side):
+        if prompt := self.model.prompt(side):
             texts = [prompt + text if isinstance(text, str) else text for text in texts]
         token_ids = self._tokenize(texts)
         if len(texts) <= batch_size:
-            return self._encode_batch(token_ids, side).cpu().numpy()
+            return self.model.vectors(token_ids, side)
         by_length = np.argsort([len(ids) for ids in token_ids], kind="stable")
         vectors = [
-            self._encode_batch([token_ids[index] for index in by_length[start : start + batch_size]], side)
+            self.model.vectors([token_ids[index] for index in by_length[start : start + batch_size]], side)
             for start in range(0, len(texts), batch_size)
         ]
-        return torch.cat(vectors).cpu().numpy()[np.argsort(by_length)]
+        return np.concatenate(vectors)[np.argsort(by_length)]
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         try:
             if not all(isinstance(text, str) for text in texts):  # the tokenizer takes a tuple as a pair of texts
                 raise TypeError
-            return self._batch_tokenizer(texts)
+            return self.tokenizer(texts)
         except Exception as error:  # tokenizers raises bare Exceptions, too
             for position, text in enumerate(texts):
                 check_text(text, position)
             raise ValueError(f"the tokenizer cannot encode the texts ({error}): use a complete tokenizer") from error
-
-    def _encode_batch(self, batch: list[list[int]], side: Side) -> torch.Tensor:
-        """Packs token ids and encodes them: (batch, embedding_size), float32, on the model's device."""
-        lengths = np.fromiter(map(len, batch), np.int64, count=len(batch))
-        cu_seqlens = np.concatenate([[0], lengths.cumsum()])  # (batch + 1,)
-        input_ids = np.fromiter(chain.from_iterable(batch), np.int64, count=cu_seqlens[-1])  # (total_tokens,)
-        packed = {
-            "input_ids": copy_to(torch.from_numpy(input_ids), self.model.device),
-            "cu_seqlens": torch.from_numpy(cu_seqlens),
-        }
-        encoder = self.model.encoder if self._is_multitask else self.model
-        vectors = encoder(**packed).pooler_output
-        if side == "response":
-            vectors = self.model.response_vectors(vectors, **packed)
-        elif side == "query" and self._needs_query_head:
-            vectors = self.model.query_vectors(vectors, **packed)
-        return self._restore_norms(vectors, side)
-
-    def _restore_norms(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
-        """Converts vectors to float32, with the norms that half precision rounds."""
-        is_half = vectors.dtype in (torch.float16, torch.bfloat16)
-        vectors = vectors.float()
-        if not is_half or not (side == "input" or self.model.config.normalize_response):
-            return vectors
-        return normalize(vectors)

@@ -112,13 +112,12 @@ class JointEncoder:
                 start += len(chunk)
                 progress.update(len(chunk))
 
-    def save_second(self, folder: Path) -> None:
-        """Adds the second model to the folder that the first one was saved in, which then holds both."""
-        self.second.model.save_pretrained(folder / SECOND)
-        self.second.tokenizer.save_pretrained(folder / SECOND)
-        (folder / FILE).write_text(json.dumps({"share": self.share}) + "\n", encoding="utf-8")
-
 
 def read_share(folder: Path) -> float | None:
     """The share of the second model in a folder of two; None in that of a single one."""
     return read_object(folder / FILE)["share"] if (folder / FILE).is_file() else None
+
+
+def write_share(folder: Path, share: float) -> None:
+    """Makes a folder one of two models, of which the second one is in its folder `SECOND`."""
+    (folder / FILE).write_text(json.dumps({"share": share}) + "\n", encoding="utf-8")

@@ -1,24 +1,10 @@
 """Opens a saved model of a folder or of the Hub, and explains why one cannot be opened."""
 
+import os
 from pathlib import Path
-from typing import cast
 
-import torch
-from huggingface_hub import errors, snapshot_download
-from transformers import (
-    CONFIG_MAPPING,
-    AutoConfig,
-    AutoModel,
-    AutoModelForPreTraining,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-)
-
-import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from data_scripts.files.errors import one_line
-from modeling_convsim.modeling_base import ConvSimEncoder
-from modeling_convsim.modeling_heads import ConvSimForMultitask
+from data_scripts.files.json_files import read_object
 
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 
@@ -29,89 +15,53 @@ def parse_model_id(name: str) -> tuple[str, str | None]:
     return model_id, revision or None
 
 
-def download_model(
-    model_id: str,
+def find_folder(
+    name: str,
     revision: str | None = None,
     token: str | bool | None = None,
-    cache_dir: str | Path | None = None,
+    cache_dir: str | os.PathLike | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """Downloads the files of a model that are not in the cache.
+    """The folder of a model: the given one, or that of its files in the cache, after downloading those that are not.
 
     Args:
-        model_id: OWNER/NAME.
-        revision: A branch, a tag or a commit; by default the branch main.
-        token: A token of the Hub, or False for none; by default the one that `hf auth login` saved.
+        name: A folder, or, on the Hub, OWNER/NAME or OWNER/NAME@REVISION.
+        revision: On the Hub: a branch, a tag or a commit; by default the branch main.
+        token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
         cache_dir: The cache's folder; by default that of `huggingface_hub`.
         local_files_only: Use the cache alone.
-
-    Returns:
-        The folder of the files.
 
     Raises:
         ValueError: The model cannot be downloaded; the message says why, and what to do.
     """
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import errors, snapshot_download  # which takes longer than to encode a text
+
+    model_id, named_revision = parse_model_id(name)
     try:
         folder = snapshot_download(
             model_id,
-            revision=revision,
+            revision=revision or named_revision,
             token=token,
-            cache_dir=cache_dir,
+            cache_dir=Path(cache_dir) if cache_dir else None,
             local_files_only=local_files_only,
             allow_patterns=list(FILES),
         )
-    except errors.HFValidationError as error:
-        raise ValueError("no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION") from error
+    except errors.HFValidationError:
+        reason = "no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION"
     except (errors.HTTPError, OSError, RuntimeError) as error:
-        raise ValueError(f"no such folder here, and the Hub says: {one_line(str(error))}") from error
-    return Path(folder)
+        reason = f"no such folder here, and the Hub says: {one_line(str(error))}"
+    else:
+        return Path(folder)
+    raise ValueError(f"cannot open the model {name}: {reason}")
 
 
-def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
-    """Whether a device has instructions for bfloat16 matrix products, and the reason as a text.
+def read_model_type(folder: Path, name: str) -> str:
+    """The `model_type` of a folder; ValueError unless it holds one of our models and its tokenizer.
 
-    Without such instructions bfloat16 is emulated, many times slower than float32.
-
-    Returns:
-        True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16; and the reason, for a log.
+    Weights may be sharded.
     """
-    if device.type == "cuda":
-        supported = torch.cuda.is_bf16_supported(including_emulation=False)
-        return supported, f"this GPU has {'' if supported else 'no '}bfloat16 instructions"
-    if device.type != "cpu":
-        return False, f"bfloat16 is not used on {device.type} devices unless asked for"
-    capabilities = torch.cpu.get_capabilities()
-    supported = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-    return supported, f"this processor has {'' if supported else 'no '}bfloat16 instructions (AVX512-BF16 or AMX-BF16)"
-
-
-def load_model(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
-    """The model and the tokenizer of a folder; raises an exception of the library that reads it, or ValueError."""
-    # Unless trust_remote_code is given, transformers asks through `input()` and reads a piped text as the answer.
-    values, _ = PreTrainedConfig.get_config_dict(name)
-    if "auto_map" in values and values.get("model_type") not in CONFIG_MAPPING and not trust:
-        raise ValueError(
-            f"its type {values.get('model_type')!r} needs code, which is not run: import the file that registers "
-            "this encoder first, or, if you trust the model's author, pass trust_remote_code=True in Python"
-        )
-    config = AutoConfig.from_pretrained(name, trust_remote_code=trust)
-    if not config.model_type.startswith("convsim_"):
-        raise ValueError(f"its type is {config.model_type!r}, expected one that starts with convsim_")
-    is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])
-    auto_class = AutoModelForPreTraining if is_multitask else AutoModel
-    model, loading = auto_class.from_pretrained(
-        name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
-    )
-    if loading["missing_keys"]:
-        raise ValueError(f"its weights lack {', '.join(sorted(loading['missing_keys']))}")
-    damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
-    if damaged:
-        raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
-    return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name, trust_remote_code=trust))
-
-
-def check_model_files(folder: Path, name: str) -> None:
-    """Raises ValueError unless a folder holds a model and its tokenizer; weights may be sharded."""
     try:
         files = {path.name for path in folder.iterdir() if path.is_file()}
     except OSError as error:
@@ -119,3 +69,10 @@ def check_model_files(folder: Path, name: str) -> None:
     for required in ("config.json", "model.safetensors", "tokenizer.json"):
         if not {required, f"{required}.index.json"} & files:
             raise ValueError(f"{name} holds no {required}: expected the folder of a saved model and its tokenizer")
+    try:
+        kind = read_object(folder / "config.json").get("model_type")
+    except ValueError as error:
+        raise ValueError(f"cannot open the model {name}: {error}") from error
+    if not str(kind).startswith("convsim_"):
+        raise ValueError(f"cannot open the model {name}: its type is {kind!r}, expected one that starts with convsim_")
+    return str(kind)

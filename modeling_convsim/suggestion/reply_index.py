@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
@@ -420,7 +419,7 @@ class ReplyIndex:
         cls,
         folder: str | os.PathLike,
         encoder: Encoder | None = None,
-        device: str | torch.device | None = None,
+        device: str | None = None,
         dtype: Dtype = "float32",
         trust_remote_code: bool = False,
         **hub_options: Any,

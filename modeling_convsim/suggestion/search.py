@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from data_scripts.files.extras import import_extra
@@ -46,9 +45,10 @@ def exact_search(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.n
     scores, rows = [], []
     for start in range(0, len(vectors), CHUNK):
         part = np.asarray(vectors[start : start + CHUNK], np.float32)
-        top = (torch.from_numpy(queries) @ torch.from_numpy(part).T).topk(min(k, len(part)), dim=1)
-        scores.append(top.values.numpy())
-        rows.append(top.indices.numpy() + start)
+        products = queries @ part.T
+        best = np.argpartition(-products, min(k, len(part)) - 1, axis=1)[:, :k]
+        scores.append(np.take_along_axis(products, best, 1))
+        rows.append(best + start)
     return _highest(np.hstack(scores), np.hstack(rows), k)
 
 

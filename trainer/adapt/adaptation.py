@@ -20,6 +20,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedModel
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.joint import SECOND, write_share
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.cross_validation import FOLDS, TASK, Choice, CrossValidation, Trial, hold_out
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
@@ -111,10 +112,12 @@ def adapt(settings: Settings, beside: str | None = None) -> Adapted:
             adapted, joint = dataclasses.replace(adapted, judge=other), join(choice, second, trials)
         results = _write(context, data, choice, {"adaptation": part, **({"joint": joint.summarize()} if joint else {})})
         if vectors:
-            freeze(choice.encoder.model.encoder, vectors)  # the folder has it, and what follows is faster
-        choice.encoder.model.name_or_path = str(context.folder / "model")
+            freeze(choice.model.encoder, vectors)  # the folder has it, and what follows is faster
+        choice.encoder.name = str(context.folder / "model")
         if joint:
-            joint.encoder.save_second(context.folder / "model")
+            second.model.save_pretrained(context.folder / "model" / SECOND)
+            second.tokenizer.save_pretrained(context.folder / "model" / SECOND)
+            write_share(context.folder / "model", joint.encoder.share)
         return dataclasses.replace(adapted, results=results, choice=joint.choice if joint else choice)
 
 
@@ -127,21 +130,20 @@ def _adapt_model(context: RunContext, data: RunData, trials: list[Trial]) -> tup
     vectors = Vectors()
     if is_frozen := isinstance(model.encoder, ConvSimPretrainedModel):
         freeze(model.encoder, vectors)
-    base = Encoder(copy_model(model), tokenizer)
-    base.model.name_or_path = str(settings.initialize_from)
+    base = Encoder(copy_model(model), tokenizer, str(settings.initialize_from))
     if is_frozen:
         _encode_texts(base, [pairs, *(trial.held_out for trial in trials)])
     context = dataclasses.replace(context, settings=scale_schedule(settings, len(pairs)))
-    return base, CrossValidation(context, model, base, tasks[TASK], pairs, trials).run(), vectors
+    return base, CrossValidation(context, model, tokenizer, tasks[TASK], pairs, trials).run(), vectors
 
 
 def _write(context: RunContext, data: RunData, choice: Choice, parts: dict[str, Any]) -> dict[str, Any]:
     """Replace an earlier run in the folder; return the contents of results.json, which get further parts."""
-    model, steps, rows = choice.encoder.model, choice.point.step if choice.point else 0, len(data.training["pairs"])
+    model, steps, rows = choice.model, choice.point.step if choice.point else 0, len(data.training["pairs"])
     unfreeze(model.encoder)
     Run(context.folder).begin(context.settings)
     skip = evaluators_to_skip([TASK], context.settings.final_split)
-    evaluator = ModelEvaluator(model, choice.encoder.tokenizer, data.evaluation, skip)
+    evaluator = ModelEvaluator(model, choice.tokenizer, data.evaluation, skip)
     progress = Progress.at_start(context.accelerator)
     progress.step = progress.best_step = steps
     progress.pairs = steps * scale_schedule(context.settings, rows).batch_size

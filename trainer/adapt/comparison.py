@@ -44,7 +44,7 @@ def compare(adapted: Adapted) -> dict[str, dict[str, Any]]:
     """
     base, choice, splits = adapted.base, adapted.choice, adapted.pairs
     systems: dict[str, SentenceEncoder | str] = {}
-    if installed_copy(PEER) not in (PEER, installed_copy(base.model.name_or_path)):
+    if installed_copy(PEER) not in (PEER, installed_copy(base.name)):
         systems[PEER] = load_encoder(PEER)
     systems |= {name: name for name in BASELINES}
     if "test" not in splits or len(splits["test"]) < ENOUGH:

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model
@@ -57,6 +58,8 @@ class Choice:
         context: how much earlier turns count, by the base.
         start: where training on all pairs starts; None if the result is the base.
         encoder: the result.
+        model: its model in torch.
+        tokenizer: its tokenizer.
         trial_encoders: for each trial, its model at the point.
     """
 
@@ -65,6 +68,8 @@ class Choice:
     context: ContextChoice
     start: Start | None
     encoder: Encoder
+    model: ConvSimForMultitask
+    tokenizer: PreTrainedTokenizerFast
     trial_encoders: list[Encoder]
 
 
@@ -110,7 +115,7 @@ class CrossValidation:
         self,
         context: RunContext,
         model: ConvSimForMultitask,
-        base: Encoder,
+        tokenizer: PreTrainedTokenizerFast,
         task: Task,
         pairs: Dataset,
         trials: list[Trial],
@@ -119,15 +124,17 @@ class CrossValidation:
 
         Args:
             context: the run, whose settings have the number of steps.
-            model: a copy of the base, which `run` adapts.
-            base: the base, which stays.
+            model: the base, which `run` adapts.
+            tokenizer: its tokenizer.
             task: response prediction of the pairs.
             pairs: those to train on.
             trials: those that choose, by `hold_out`.
         """
-        self._context, self._model, self._base, self._task = context, model, base, task
-        self._pairs, self._trials, self._tokenizer = pairs, trials, base.tokenizer
-        self._base_weights = Interpolation(model)
+        self._context, self._model, self._task = context, model, task
+        self._pairs, self._trials, self._tokenizer = pairs, trials, tokenizer
+        limit = token_limit(tokenizer.model_max_length)
+        self._repeated_tokenizer = _RepeatedTokenizer.from_transformers(tokenizer, limit)
+        self._base_weights, self._base_share = Interpolation(model), model.config.lexical_share
         self._trained: dict[int, Interpolation] = {}  # by step, where a trial trains on all pairs
 
     def run(self) -> Choice:
@@ -143,10 +150,10 @@ class CrossValidation:
         if len(self._trials) > 1:  # a single one trains on all pairs
             for trial, turns in zip(self._progress("folds at the best step"), context.of_parts, strict=True):
                 self._move_to(point, trial.rows, trial.known)
-                trial_encoders.append(self._snapshot(turns))
+                trial_encoders.append(self._snapshot(turns)[0])
         start = self._move_to(point, np.arange(len(self._pairs)), self._pairs)
-        encoder = self._snapshot(context.weights)
-        return Choice(point, gain, context, start, encoder, trial_encoders or [encoder])
+        encoder, model = self._snapshot(context.weights)
+        return Choice(point, gain, context, start, encoder, model, self._tokenizer, trial_encoders or [encoder])
 
     def _progress(self, description: str) -> tqdm:
         return tqdm(self._trials, description, unit="trial", leave=False, disable=len(self._trials) == 1)
@@ -163,17 +170,15 @@ class CrossValidation:
         `turns` has the weights of earlier turns for each part; further ones are ignored.
         """
         self._restore()
-        was_training, shares = self._model.training, shares_of(self._model)
-        encoder = _RepeatedEncoder(self._model, self._tokenizer)  # in evaluation mode
-        self._model.train(was_training)
+        shares, ranked = shares_of(self._model), partial(rank_shares, self._model, self._repeated_tokenizer)
         parts = list(zip(trial.parts, turns, strict=False))
-        bases = [rank_shares(encoder, queries, shares[:1], weights)[shares[0]] for queries, weights in parts]
+        bases = [ranked(queries, shares[:1], weights)[shares[0]] for queries, weights in parts]
         start = self._start(trial.known)
         outcomes = [dict[Point, Ranks]() for _ in parts]
 
         def measure(step: int, factor: float) -> None:
             for (queries, weights), points in zip(parts, outcomes, strict=True):
-                ranks = rank_shares(encoder, queries, shares, weights)
+                ranks = ranked(queries, shares, weights)
                 points.update({Point(step, factor, share): each for share, each in ranks.items()})
 
         measure(0, 0.0)
@@ -202,20 +207,18 @@ class CrossValidation:
         self._model.config.lexical_share = point.share
         return start
 
-    def _snapshot(self, turns: TurnWeights) -> Encoder:
-        """The present model, with weights of earlier turns, as an encoder."""
-        self._model.config.context_weights = list(turns)
-        model = copy_model(self._base.model)
-        Interpolation(self._model).apply(model, 0.0)
-        model.config.lexical_share, model.config.context_weights = self._model.config.lexical_share, list(turns)
-        return Encoder(model, self._tokenizer)
+    def _snapshot(self, turns: TurnWeights) -> tuple[Encoder, ConvSimForMultitask]:
+        """A copy of the present model, with weights of earlier turns, as an encoder and in torch."""
+        model = copy_model(self._model)
+        model.config.context_weights = list(turns)
+        return Encoder(model, self._tokenizer), model
 
     def _restore(self) -> None:
         self._base_weights.apply(self._model, 0.0)
-        self._model.config.lexical_share = self._base.model.config.lexical_share
+        self._model.config.lexical_share = self._base_share
 
     def _start(self, pairs: Dataset) -> Start:
-        return prepare_start(self._model, self._tokenizer, self._task.columns, pairs)
+        return prepare_start(self._model, self._repeated_tokenizer, self._task.columns, pairs)
 
     def _train(self, rows: np.ndarray, settings: Settings) -> Iterator[int]:
         """Train the model on some rows; yields each step after which it is evaluated."""
@@ -254,17 +257,14 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
     return np.where(is_long, -1, starts * FOLDS // held_out.sum())[threads]
 
 
-class _RepeatedEncoder(Encoder):
+class _RepeatedTokenizer(BatchTokenizer):
     """Tokenizes each text once: held-out texts are encoded dozens of times, half the time of which is tokenizing."""
 
-    def __init__(self, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast) -> None:
-        super().__init__(model, tokenizer)
-        self._token_ids = dict[str, list[int]]()
-
-    def _tokenize(self, texts: list[str]) -> list[list[int]]:
-        new = [text for text in texts if text not in self._token_ids]
-        self._token_ids.update(zip(new, super()._tokenize(new), strict=True))
-        return [self._token_ids[text] for text in texts]
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        known: dict[str, list[int]] = self.__dict__.setdefault("known", {})
+        new = [text for text in texts if text not in known]
+        known.update(zip(new, super().__call__(new), strict=True))
+        return [known[text] for text in texts]
 
 
 class _RowPlan(BatchPlan):

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.token_cache import TokenColumn
@@ -76,7 +76,7 @@ class Start:
 
 
 def prepare_start(
-    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, columns: Iterable[TokenColumn], pairs: Dataset
+    model: ConvSimForMultitask, tokenizer: BatchTokenizer, columns: Iterable[TokenColumn], pairs: Dataset
 ) -> Start:
     """Adjust the token weights of a base, and choose the share of its lexical channel, where that ranks replies better.
 
@@ -90,10 +90,10 @@ def prepare_start(
         pairs: the pairs to train on, with three distinct responses or more.
     """
     queries, shares, was_training = build_queries(pairs, np.arange(len(pairs))), shares_of(model), model.training
-    base, encoder = Interpolation(model), Encoder(model, tokenizer)  # in evaluation mode
-    rankings = {(False, share): ranks for share, ranks in rank_shares(encoder, queries, shares).items()}
+    base = Interpolation(model)
+    rankings = {(False, share): ranks for share, ranks in rank_shares(model, tokenizer, queries, shares).items()}
     if adjust_token_weights(model, columns):
-        rankings |= {(True, share): ranks for share, ranks in rank_shares(encoder, queries, shares).items()}
+        rankings |= {(True, share): ranks for share, ranks in rank_shares(model, tokenizer, queries, shares).items()}
     adjusted, share = max(rankings, key=lambda start: rankings[start].reciprocal_rank().mean())
     if not adjusted:
         base.apply(model, 0.0)
@@ -109,14 +109,17 @@ def shares_of(model: ConvSimForMultitask) -> list[float]:
 
 
 def rank_shares(
-    encoder: Encoder, queries: Queries, shares: Sequence[float], weights: Sequence[float] = ()
+    model: ConvSimForMultitask,
+    tokenizer: BatchTokenizer,
+    queries: Queries,
+    shares: Sequence[float],
+    weights: Sequence[float] = (),
 ) -> dict[float, Ranks]:
-    """The ranks by an encoder's model with each of some shares of its lexical channel, and weights of earlier turns."""
-    model = encoder.model
+    """The ranks by a model with each of some shares of its lexical channel, and weights of earlier turns."""
     own, was_training = model.config.lexical_share, model.training
-    model.eval()
     if model.lexical_channel is not None:
         model.config.lexical_share = 0.5  # any share that gives both parts
+    encoder = Encoder(model, tokenizer)
     inputs = encode_in_context(partial(encoder.encode, side="query"), queries.inputs, queries.contexts, weights)
     responses = encoder.encode(queries.responses, side="response")
     model.config.lexical_share = own

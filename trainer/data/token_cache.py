@@ -133,7 +133,7 @@ def _build(
 ) -> None:
     temporary = temporary_path(folder)
     make_folder(temporary)
-    tokenize = BatchTokenizer(tokenizer, max_tokens)
+    tokenize = BatchTokenizer.from_transformers(tokenizer, max_tokens)
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     progress = tqdm(
         total=len(dataset),

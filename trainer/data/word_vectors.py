@@ -14,7 +14,9 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.texts import UNPACK, TextFile, check_file
-from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
+from modeling_convsim.encoding.loading import read_model_type
+from modeling_convsim.modeling_averaging import read_weights
 from trainer.data.token_cache import TokenColumn, read_array, write_array
 from trainer.processes import available_threads
 
@@ -143,12 +145,14 @@ def _binary_entries(path: Path) -> Entries:
 
 def _saved_entries(folder: Path) -> Entries:
     try:
-        encoder = Encoder.from_pretrained(folder / "model" if (folder / "model").is_dir() else folder, device="cpu")
-    except ValueError as error:
+        model = folder / "model" if (folder / "model").is_dir() else folder
+        read_model_type(model, str(model))
+        tables = [table for name, table in read_weights(model).items() if name.endswith("embed_tokens.weight")]
+        words = BatchTokenizer.from_folder(model).vocabulary
+        table = tables[0]
+    except (ValueError, OSError, IndexError) as error:
         raise InputError(f"{folder}: expected the folder of a saved model, or of its run ({error})") from error
-    name = next(name for name, _ in encoder.model.named_parameters() if name.endswith("embed_tokens.weight"))
-    table = encoder.model.get_parameter(name).detach().numpy()
-    for word, row in encoder.tokenizer.get_vocab().items():
+    for word, row in words.items():
         yield str(folder), word, table[row]
 
 

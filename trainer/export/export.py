@@ -5,11 +5,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
 from data_scripts.files.folders import new_folder
 from modeling_convsim.encoding import Encoder, JointEncoder
+from modeling_convsim.encoding.loading import find_folder
+from modeling_convsim.encoding.torch_model import load_model
+from modeling_convsim.modeling_base import ConvSimEncoder
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.encoders.protocol import Side
 from trainer.export.onnx_export import OUTPUTS, OnnxEncoder, write_onnx
 from trainer.export.static_export import StaticEncoder, write_static
@@ -40,14 +45,14 @@ def export(model: str, output: Path, format: str = "onnx") -> float:
         raise InputError(f"--output {output}: exists already; name another folder, or delete this one")
     for package in PACKAGES[format]:
         import_extra(package, "export", "exporting")
-    encoder = load_model(model)
+    encoder, module, tokenizer = load(model)
     with new_folder(output, overwrite=False, kind="export") as (folder, _):
         if format == "static":
-            write_static(encoder, folder)
+            write_static(module, tokenizer, folder)
             # model2vec also truncates a long text by its characters, so that it may keep fewer tokens than the model.
             difference = largest_difference(StaticEncoder(folder), encoder, CHECK_BATCHES[:-1])
         else:
-            write_onnx(encoder, folder)
+            write_onnx(module, tokenizer, folder)
             difference = largest_difference(OnnxEncoder(folder), encoder, CHECK_BATCHES)
         if not difference <= TOLERANCE:  # negated, so that NaN is refused too
             raise InputError(
@@ -58,20 +63,22 @@ def export(model: str, output: Path, format: str = "onnx") -> float:
     return difference
 
 
-def load_model(name: str) -> Encoder:
-    """The float32 model of a saved folder, of a run's folder, or of the Hub, on the CPU.
+def load(name: str) -> tuple[Encoder, ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
+    """The encoder of a saved folder, of a run's folder, or of the Hub; its model in torch, float32; its tokenizer.
 
     Raises:
         InputError: there is no such model.
     """
     inside = Path(name, "model")
     try:
-        encoder = Encoder.from_pretrained(inside if (inside / "config.json").is_file() else name, device="cpu")
+        folder = find_folder(str(inside) if (inside / "config.json").is_file() else name)
+        encoder = Encoder.from_pretrained(folder, device="cpu")
+        model, tokenizer = load_model(str(folder))
     except ValueError as error:
         raise InputError(str(error)) from error
     if isinstance(encoder, JointEncoder):
         raise InputError(f"{name} holds two models, and only a single one is exported: name another model")
-    return encoder
+    return encoder, model.eval(), tokenizer
 
 
 def largest_difference(exported: Any, encoder: Encoder, batches: Sequence[Sequence[str]]) -> float:

@@ -18,7 +18,6 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
 
@@ -60,18 +59,18 @@ class OnnxEncoder:
         return vectors
 
 
-def write_onnx(encoder: Encoder, folder: Path) -> None:
+def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write model.onnx, config.json, and a tokenizer.json that pads and truncates by itself.
 
     Raises:
         InputError: ONNX cannot hold the encoder.
     """
-    import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(encoder.model)), folder / "model.onnx")
-    tokenizer = save_tokenizer(encoder.tokenizer, folder)
-    padding = {"pad_id": encoder.tokenizer.pad_token_id, "pad_token": encoder.tokenizer.pad_token}
-    tokenizer.enable_padding(**padding, direction=encoder.tokenizer.padding_side)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = encoder.model.config.to_dict()
+    import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(model)), folder / "model.onnx")
+    backend = save_tokenizer(tokenizer, folder)
+    padding = {"pad_id": tokenizer.pad_token_id, "pad_token": tokenizer.pad_token}
+    backend.enable_padding(**padding, direction=tokenizer.padding_side)
+    backend.save(str(folder / "tokenizer.json"))
+    config = model.config.to_dict()
     config.pop("auto_map", None)  # the folder holds no code
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -87,7 +86,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenize
         parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
     backend = Tokenizer.from_str(json.dumps(parts))
     backend.no_padding()
-    if (limit := token_limit(tokenizer)) is not None:
+    if (limit := token_limit(tokenizer.model_max_length)) is not None:
         backend.enable_truncation(limit, direction=tokenizer.truncation_side)
     else:
         backend.no_truncation()

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.extras import import_extra
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
 from trainer.export.onnx_export import OUTPUTS, save_tokenizer
@@ -25,7 +26,7 @@ class StaticEncoder:
         return self.model.encode(list(texts)).astype(np.float32)
 
 
-def write_static(encoder: Encoder, folder: Path) -> None:
+def write_static(model: Any, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write the files of a `model2vec.StaticModel`; its only weights are `embeddings`.
 
     model2vec ignores unknown tokens and L2-normalizes, as the CBOW encoder does. sentence-transformers, which reads the
@@ -34,19 +35,19 @@ def write_static(encoder: Encoder, folder: Path) -> None:
     Raises:
         InputError: the encoder is more than an embedding table.
     """
-    config = encoder.model.config
-    if "static" not in encoder.model.base_model.export_formats:
+    config = model.config
+    if "static" not in model.base_model.export_formats:
         raise InputError(
             f"--format static: static files hold one vector a token, which are averaged; a {config.model_type} model "
             "has layers on top, which they cannot hold. Only a CBOW encoder can be static; use --format onnx"
         )
-    table = encoder.model.embedding_tables()[0].detach().numpy().copy()  # (vocab_size, embedding_size)
+    table = model.embedding_tables()[0].detach().numpy().copy()  # (vocab_size, embedding_size)
     table[config.unk_token_id] = 0
     static = import_extra("model2vec", "export", "exporting").StaticModel(
-        table[: len(encoder.tokenizer)],
-        save_tokenizer(encoder.tokenizer, folder),
+        table[: len(tokenizer)],
+        save_tokenizer(tokenizer, folder),
         config={"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": config.embedding_size},
         normalize=True,
-        max_length=token_limit(encoder.tokenizer),
+        max_length=token_limit(tokenizer.model_max_length),
     )
     static.save_pretrained(folder)

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.modeling_averaging import AveragingModel
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import cosine
 from trainer.report.measurements import Measurements
@@ -321,8 +321,8 @@ def word_vectors(encoder: Encoder) -> tuple[list[str], np.ndarray]:
 
     Special tokens and words without a vector are left out.
     """
-    model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
-    matrix = model.get_parameter("embed_tokens.weight").detach().float().numpy()
-    special = set(encoder.tokenizer.all_special_ids)
+    matrix = cast(AveragingModel, encoder.model).encoder_weight("embed_tokens")
+    words = {index: word for word, index in encoder.tokenizer.vocabulary.items()}
+    special = encoder.tokenizer.special_ids
     ids = [index for index in range(len(matrix)) if index not in special and matrix[index].any()]
-    return cast(list[str], encoder.tokenizer.convert_ids_to_tokens(ids)), matrix[ids]
+    return [words[index] for index in ids], matrix[ids]

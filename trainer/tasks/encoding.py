@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.loading import find_folder
+from modeling_convsim.encoding.torch_model import load_model
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ConvSimMultitaskOutput, scale_responses
 from trainer.data.token_cache import TokenColumn
 from trainer.encoders.loading import load_encoder
@@ -114,15 +116,15 @@ def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFa
     models = []
     for source in sources:
         encoder = load_encoder(source)
-        if not isinstance(encoder, Encoder) or not isinstance(encoder.model, ConvSimForMultitask):
+        if not isinstance(encoder, Encoder) or not encoder.model.has_heads:
             raise InputError(
                 f"score_teachers: {source} is not a multitask model of this project; name a model that a run saved "
                 "(runs/NAME/model). A SentenceTransformer can be the teacher of the task distillation"
             )
-        if encoder.tokenizer.get_vocab() != tokenizer.get_vocab():
+        if encoder.tokenizer.vocabulary != tokenizer.get_vocab():
             raise InputError(
-                f"score_teachers: the tokenizer of {source} ({len(encoder.tokenizer):,} entries) is not that of this "
-                f"run ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
+                f"score_teachers: the tokenizer of {source} ({len(encoder.tokenizer.vocabulary):,} entries) is not "
+                f"that of this run ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
             )
-        models.append(encoder.model)
+        models.append(cast(ConvSimForMultitask, load_model(str(find_folder(source)))[0]))
     return ScoreTeachers(models)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub import metadata_load
@@ -25,9 +25,9 @@ from transformers import (
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
-from modeling_convsim import ENCODERS, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
+from modeling_convsim import ENCODERS, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask, ConvSimPretrainedModel
 from modeling_convsim.encoding.batch_tokenizer import token_limit
-from modeling_convsim.encoding.loading import download_model, parse_model_id
+from modeling_convsim.encoding.loading import find_folder, parse_model_id
 from trainer.encoders.loading import installed_copy
 
 # The names of poolings and prompts in sentence-transformers, and ours.
@@ -95,7 +95,7 @@ def _download_backbone(source: str) -> Path | None:
     if config.get("model_type", "").startswith("convsim_"):
         return None
     try:
-        return download_model(model_id, revision)
+        return find_folder(source)
     except ValueError as error:
         raise InputError(f"initialize_from: {source} cannot be loaded: {error}") from error
 
@@ -128,7 +128,7 @@ class Backbone:
             "backbone_config": self._backbone_config(),
             "pooling": self._pooling(),
             "prompts": self._prompts(),
-            "max_tokens": token_limit(tokenizer),
+            "max_tokens": token_limit(tokenizer.model_max_length),
             **({} if tokenizer.unk_token_id is None else {"unk_token_id": tokenizer.unk_token_id}),
         }
         return new_config(ConvSimPretrainedConfig, values | dict(options))
@@ -144,10 +144,11 @@ class Backbone:
         )
         model = ConvSimPretrainedForMultitask(config)
         weights = backbone.state_dict()
-        names = model.encoder.backbone.state_dict().keys()
+        own = cast(ConvSimPretrainedModel, model.encoder).backbone
+        names = own.state_dict().keys()
         if missing := (set(loading["missing_keys"]) | (names - weights.keys())) & names:
             raise self._refusal(f"its weights lack {', '.join(sorted(missing))}")
-        model.encoder.backbone.load_state_dict({name: weights[name] for name in names})
+        own.load_state_dict({name: weights[name] for name in names})
         return model
 
     def load_tokenizer(self) -> PreTrainedTokenizerFast:
