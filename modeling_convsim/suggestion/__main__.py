@@ -17,7 +17,6 @@ from data_scripts.files.command_line import (
     whole_number,
 )
 from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
 from modeling_convsim.suggestion.calibration import choose_examples
@@ -201,7 +200,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> None:
     check_index_folder(options.output)
-    import_extra("pyarrow.parquet", "suggest", "saving an index")
     replies, messages = (
         _texts(options.files, column, f": choose one with --{name}") if column else None
         for name, column in (("replies", options.replies or "response"), ("messages", options.messages))

@@ -1,6 +1,6 @@
 """The folder of a saved index.
 
-It holds index.json (`IndexFile`), replies.parquet (text, count and, if the index has them, the message that a reply
+It holds index.json (`IndexFile`), replies.jsonl (text, count and, if the index has them, the message that a reply
 answered), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output of `build_faiss`).
 """
 
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from data_scripts.files.errors import InputError
@@ -25,9 +26,10 @@ from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
-FORMAT = 4  # of the folder; indexes of replies in format 3 are read too
+FORMAT = 5  # of the folder; indexes of replies in formats 3 and 4 are read too, whose replies are in replies.parquet
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
-INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"})
+INDEX_FILES = frozenset({"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"})
+ROW = ("text", "count", "message")  # of replies.jsonl
 INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
 
 
@@ -138,16 +140,14 @@ def write_index(folder: Path, file: IndexFile, replies: Replies, vectors: np.nda
     """Writes an index's folder, replacing an existing index.
 
     Raises:
-        ValueError: The folder holds something else, another process writes to it, it cannot be written, or pyarrow is
-            not installed; an index that was there stays.
+        ValueError: The folder holds something else, another process writes to it, or it cannot be written; an index
+            that was there stays.
     """
-    parquet, pyarrow = (import_extra(name, "suggest", "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
     check_index_folder(folder)
     with staged_folder(folder) as (new, _):
-        columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
-        if replies.messages:
-            columns["message"] = replies.messages
-        parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
+        columns = [replies.texts, replies.counts.tolist(), *([replies.messages] if replies.messages else [])]
+        rows = [dict(zip(ROW, row, strict=False)) for row in zip(*columns, strict=True)]
+        (new / "replies.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(rows))
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if faiss_index is not None:
             import_faiss().write_index(faiss_index, str(new / "replies.faiss"))
@@ -179,12 +179,17 @@ def read_index(folder: Path) -> SavedIndex:
     Raises:
         ValueError: A file is missing or damaged, or a dependency is not installed.
     """
-    file = read_index_file(folder)
-    parquet = import_extra("pyarrow.parquet", "suggest", "opening an index")
+    file, parquet = read_index_file(folder), None
+    if not (folder / "replies.jsonl").is_file():
+        parquet = import_extra("pyarrow.parquet", "suggest", f"{folder}, an index of an earlier version,")
     try:
-        columns = parquet.read_table(folder / "replies.parquet").to_pydict()
-        messages = columns.get("message", columns.get("question"))  # in format 3
-        replies = Replies(columns["text"], np.array(columns["count"], np.int64), messages)
+        if parquet:
+            columns = parquet.read_table(folder / "replies.parquet").to_pydict()
+            columns["message"] = columns.get("message", columns.get("question"))  # in format 3
+        else:
+            rows = msgspec.json.Decoder(dict[str, Any]).decode_lines((folder / "replies.jsonl").read_bytes())
+            columns = {name: [row[name] for row in rows] for name in ROW if name in rows[0]}
+        replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("message"))
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
     # The type of the exception depends on the library that reads a broken file.
@@ -208,7 +213,7 @@ def read_index_file(folder: Path) -> IndexFile:
         has_more = values.get("truncate_dim") or values.get("second")
         if version == 3 and values.get("side") == "response" and not has_more:
             return from_json(IndexFile, _from_format_3(values))
-        if version == FORMAT:
+        if version in (4, FORMAT):
             return from_json(IndexFile, values)
     except ValueError as error:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
