@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kitoken import Kitoken
 from tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -176,16 +177,12 @@ def _warn_once(max_tokens: int) -> None:
 
 
 def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:
-    """kitoken's tokenizer, if it gives the same ids to ASCII texts; None without it and for most tokenizers of others.
+    """kitoken's tokenizer, if it gives the same ids to ASCII texts; None for most tokenizers of others.
 
     Args:
         definition: The content of tokenizer.json.
         backend: The `tokenizers.Tokenizer`, without truncation.
     """
-    try:
-        from kitoken import Kitoken
-    except ImportError:
-        return None
     model = definition["model"]
     if definition["normalizer"] != NORMALIZER or definition["pre_tokenizer"] not in PRE_TOKENIZERS:
         return None

@@ -28,7 +28,9 @@ from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
 FORMAT = 5  # of the folder; indexes of replies in formats 3 and 4 are read too, whose replies are in replies.parquet
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
-INDEX_FILES = frozenset({"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"})
+INDEX_FILES = frozenset(
+    {"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"}
+)
 ROW = ("text", "count", "message")  # of replies.jsonl
 INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
 

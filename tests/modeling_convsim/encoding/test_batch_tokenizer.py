@@ -3,7 +3,6 @@
 import copy
 import pickle
 import random
-import sys
 
 import pytest
 from tokenizers import AddedToken, normalizers, pre_tokenizers
@@ -35,32 +34,18 @@ def test_the_ids_are_those_of_the_tokenizer(tokenizer, max_tokens, side, split):
     expected = ids(tokenizer, TEXTS, max_tokens)
     assert (0 in expected[5]) != split or side == "left"
     for one in (tokenizer, copy.deepcopy(tokenizer)):
-        assert BatchTokenizer(one, max_tokens)(TEXTS) == expected
+        assert BatchTokenizer.from_transformers(one, max_tokens)(TEXTS) == expected
 
 
-def test_without_kitoken_the_ids_are_the_same(tokenizer, monkeypatch):
-    pytest.importorskip("kitoken", reason="kitoken is not installed")
-    tokenizer.split_special_tokens = True
-    expected = BatchTokenizer(tokenizer, 9)
-    monkeypatch.setitem(sys.modules, "kitoken", None)
-    without = BatchTokenizer(tokenizer, 9)
-    assert expected._ascii is not None and without._ascii is None
-    assert without(TEXTS) == expected(TEXTS)
-
-
-@pytest.mark.parametrize("library", ["kitoken", "tokenizers"])
-def test_truncation_is_logged_once(tokenizer, library, monkeypatch, caplog):
-    if library == "kitoken":
-        pytest.importorskip("kitoken", reason="kitoken is not installed")
-    else:
-        monkeypatch.setitem(sys.modules, "kitoken", None)
+@pytest.mark.parametrize("split", [False, True])  # by tokenizers alone, and by kitoken
+def test_truncation_is_logged_once(tokenizer, split, caplog):
     batch_tokenizer._warn_once.cache_clear()
-    tokenizer.split_special_tokens = True
-    longest = max(map(len, BatchTokenizer(tokenizer, None)(TEXTS)))
-    BatchTokenizer(tokenizer, longest)(TEXTS)
+    tokenizer.split_special_tokens = split
+    longest = max(map(len, BatchTokenizer.from_transformers(tokenizer, None)(TEXTS)))
+    BatchTokenizer.from_transformers(tokenizer, longest)(TEXTS)
     assert not caplog.messages
     for _ in range(2):
-        BatchTokenizer(tokenizer, longest - 1)(TEXTS)
+        BatchTokenizer.from_transformers(tokenizer, longest - 1)(TEXTS)
     assert caplog.messages == [f"some texts have more than {longest - 1} tokens, which are all that is read of them"]
 
 
@@ -68,7 +53,7 @@ def test_special_tokens_are_added_as_the_tokenizer_says(tokenizer):
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="[UNK] $A", special_tokens=[("[UNK]", 1)])
     expected = ids(tokenizer, TEXTS, 3)
     assert expected[0] == [1]
-    assert BatchTokenizer(tokenizer, 3)(TEXTS) == expected
+    assert BatchTokenizer.from_transformers(tokenizer, 3)(TEXTS) == expected
 
 
 WORDS = [
@@ -115,7 +100,7 @@ def trained(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
 def test_the_faster_library_gives_the_same_ids(trained, max_tokens, side):
     tokenizer, texts = copy.deepcopy(trained), random_texts(2000)
     tokenizer.truncation_side = side
-    batch = BatchTokenizer(tokenizer, max_tokens)
+    batch = BatchTokenizer.from_transformers(tokenizer, max_tokens)
     assert batch._ascii is not None
     assert 800 < sum(text.isascii() for text in texts) < 1200
     assert batch(texts) == ids(tokenizer, texts, max_tokens)
@@ -129,7 +114,7 @@ def test_a_copy_gives_the_same_ids(trained, copy_of, split):
     """`datasets.map` and worker processes pickle the encoder that a function uses."""
     tokenizer, texts = copy.deepcopy(trained), random_texts(200)
     tokenizer.split_special_tokens, tokenizer.truncation_side = split, "left"
-    batch = copy_of(BatchTokenizer(tokenizer, 5))
+    batch = copy_of(BatchTokenizer.from_transformers(tokenizer, 5))
     assert (batch._ascii is not None) == split
     assert batch(texts) == ids(tokenizer, texts, 5)
 
@@ -157,9 +142,9 @@ def test_other_tokenizers_are_left_to_their_own_library(trained):
     texts = ["The Cat's big dogs", "[PAD] the cat", "naïve"]
     for change in (split, keep_case, add_token, add_start):
         tokenizer = other(change)
-        assert BatchTokenizer(tokenizer, None)._ascii is None, change
-        assert BatchTokenizer(tokenizer, None)(texts) == ids(tokenizer, texts, None), change
+        assert BatchTokenizer.from_transformers(tokenizer, None)._ascii is None, change
+        assert BatchTokenizer.from_transformers(tokenizer, None)(texts) == ids(tokenizer, texts, None), change
     special = copy.deepcopy(trained)
     special.split_special_tokens = False
-    assert BatchTokenizer(special, None)._ascii is None
-    assert BatchTokenizer(special, None)(texts) == ids(special, texts, None)
+    assert BatchTokenizer.from_transformers(special, None)._ascii is None
+    assert BatchTokenizer.from_transformers(special, None)(texts) == ids(special, texts, None)
