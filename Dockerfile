@@ -14,10 +14,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM python:3.12-slim
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
     --mount=type=bind,source=constraints.txt,target=/constraints.txt \
-    pip install --no-cache-dir --no-compile -c /constraints.txt torch --index-url https://download.pytorch.org/whl/cpu \
-    && pip install --no-cache-dir --no-compile -c /constraints.txt "$(echo /wheels/*.whl)[demo]" \
-    && cd "$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-    && rm -r torch/include pyarrow/include
+    pip install --no-cache-dir --no-compile -c /constraints.txt "$(echo /wheels/*.whl)[demo]"
 ENV GRADIO_SERVER_NAME=0.0.0.0 HOME=/tmp
 WORKDIR /work
 USER nobody

@@ -9,8 +9,6 @@ from typing import Any
 
 import gradio as gr
 import numpy as np
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from modeling_convsim.suggestion.calibration import choose_examples
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
@@ -35,22 +33,17 @@ CONTRAST = {  # of 4.5 or more (WCAG 2.2, 1.4.3), where the theme's is lower
 CLOSE_ERRORS = "closeErrors"  # in page.js
 
 
-def serve(index: ReplyIndex, hosts: Sequence[str], open_browser: bool) -> None:
-    """Serves the page until the process is stopped.
-
-    Args:
-        index: The index.
-        hosts: The host names at which users open the page.
-        open_browser: Open the page in a browser.
-    """
-    build(index).launch(
-        inbrowser=open_browser,
+def mount(app: Any, index: ReplyIndex) -> None:
+    """Adds the page of an index to an application."""
+    gr.mount_gradio_app(
+        app,
+        build(index),
+        "",
         theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate").set(**CONTRAST),
         css_paths=FOLDER / "page.css",
         head=f"<script>{(FOLDER / 'page.js').read_text('utf-8')}</script>",
         footer_links=["api"],
         max_file_size=1,  # Gradio accepts files, and the page reads none
-        app_kwargs={"middleware": [Middleware(TrustedHostMiddleware, hosts, www_redirect=False)]},
     )
 
 

@@ -1,24 +1,60 @@
-"""Serves the demo page (page.py) of a model and an index of replies: `convsim demo INDEX`."""
+"""Serves an index of replies, `convsim serve INDEX`: suggestions as JSON, and, where Gradio is installed, the page.
+
+`POST /suggest` takes a `Question`, and returns {"suggestions": [...]} with the fields of `Suggestion`. `POST /feedback`
+takes a `Rating`, and adds it to ratings.jsonl beside the index. The body is JSON; an error is {"error": the reason}.
+"""
 
 import argparse
 import os
 import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
+from typing import Annotated, Any, Literal
 
-from data_scripts.files.command_line import ArgumentParser
+import msgspec
+
+from data_scripts.files.command_line import ArgumentParser, run_stoppable
+from data_scripts.files.errors import InputError
+from data_scripts.files.storage import lock_beside, locked
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "[::]")  # nosec B104  # with which the page is served on all addresses
+MAX_BODY = 2**20  # bytes
+LOCK_SECONDS = 5.0  # that a rating waits for another process
+MAX_TURNS, MAX_SUGGESTIONS = 50, 10
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
+Turns = Annotated[list[Text], msgspec.Meta(max_length=MAX_TURNS)]
+
+
+class Question(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to answer, with the earlier messages of its conversation, the newest first."""
+
+    message: Text
+    context: Turns = []
+    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_SUGGESTIONS)] = 3
+
+
+class Rating(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether a suggested reply to a message can be sent as it is, after an edit, or not."""
+
+    message: Text
+    reply: Text
+    rating: Literal["send", "edit", "no"]
+    context: Turns = []
+    score: float | None = None
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
-        prog="convsim demo",
-        description="Serve a page that demonstrates a model and an index of replies that was built with it.",
-        epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
-        "the next free port).",
+        prog="convsim serve",
+        description="Serve the suggestions of an index of replies: POST /suggest and /feedback, as JSON. With Gradio "
+        "(pip install 'convsim[demo]'), the address is also that of a page.",
+        epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
     )
     parser.add_argument(
         "index",
@@ -38,23 +74,96 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves the page until the process is stopped; returns 2 if the index cannot be opened."""
-    options = parse_arguments(arguments)
+    """Serves until the process is stopped; returns 2 if the index cannot be opened."""
+    return run_stoppable(lambda: _serve(parse_arguments(arguments)))
 
-    # After the arguments are parsed: these take seconds to import.
-    from modeling_convsim.suggestion import ReplyIndex, page
+
+def _serve(options: argparse.Namespace) -> int:
+    import uvicorn
+
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
 
     try:
         index = ReplyIndex.load(options.index)
     except (ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    page.serve(index, allowed_hosts(options.host), options.open)
+        raise InputError(" ".join(str(error).split())) from error
+    name, port = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), int(os.environ.get("GRADIO_SERVER_PORT", 7860))
+    app = build_app(index, options.index, allowed_hosts(options.host))
+    print(f"serving {options.index} at http://{name}:{port}, Ctrl-C stops", flush=True)
+    if options.open:
+        import webbrowser
+
+        threading.Timer(1, webbrowser.open, [f"http://{name}:{port}"]).start()
+    uvicorn.run(app, host=name, port=port, log_level="warning")
     return 0
 
 
+def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
+    """The ASGI application of an index.
+
+    Args:
+        index: A `ReplyIndex`.
+        folder: Its folder, beside whose index.json ratings are stored.
+        hosts: The host names at which it answers.
+    """
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+
+    one_at_a_time = threading.Lock()  # an index keeps what it has encoded, and ratings are appended
+
+    def suggest(question: Question) -> dict[str, Any]:
+        with one_at_a_time:
+            found = index.suggest(question.message, question.k, context=question.context)
+        return {"suggestions": [asdict(each) for each in found]}
+
+    def rate(rating: Rating) -> dict[str, Any]:
+        with one_at_a_time:
+            append_rating(folder, rating)
+        return {"stored": True}
+
+    def endpoint(kind: type, answer: Callable[[Any], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            # A page of another website can send other types than JSON without asking first.
+            if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+                return JSONResponse({"error": "expected the header Content-Type: application/json"}, 415)
+            body = b""
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY:
+                    return JSONResponse({"error": f"the body has more than {MAX_BODY:,} bytes"}, 413)
+            try:
+                return JSONResponse(await run_in_threadpool(answer, msgspec.json.decode(body, type=kind)))
+            except (ValueError, OSError) as error:  # of msgspec, too
+                return JSONResponse({"error": str(error)}, 400)
+
+        return respond
+
+    routes = [
+        Route("/suggest", endpoint(Question, suggest), methods=["POST"]),
+        Route("/feedback", endpoint(Rating, rate), methods=["POST"]),
+    ]
+    app = Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, hosts, www_redirect=False)])
+    if find_spec("gradio"):
+        from modeling_convsim.suggestion.page import mount
+
+        mount(app, index)
+    return app
+
+
+def append_rating(folder: Path, rating: Rating) -> None:
+    """Adds a rating to the file beside an index."""
+    path = folder / "ratings.jsonl"
+    with locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab") as stream:
+        stream.write(msgspec.json.encode({**msgspec.structs.asdict(rating), "from": "use"}) + b"\n")
+
+
 def allowed_hosts(names: list[str]) -> list[str]:
-    """The host names at which the page answers: those of this machine, of a Space, and the given ones.
+    """The host names that are answered: those of this machine, of a Space, and the given ones.
 
     Other ones are refused, so that no other website can read the page (DNS rebinding).
     """
