@@ -189,8 +189,8 @@ def read_index(folder: Path) -> SavedIndex:
             columns = parquet.read_table(folder / "replies.parquet").to_pydict()
             columns["message"] = columns.get("message", columns.get("question"))  # in format 3
         else:
-            rows = msgspec.json.Decoder(dict[str, Any]).decode_lines((folder / "replies.jsonl").read_bytes())
-            columns = {name: [row[name] for row in rows] for name in ROW if name in rows[0]}
+            lines = msgspec.json.Decoder(dict[str, Any]).decode_lines((folder / "replies.jsonl").read_bytes())
+            columns = {name: [line[name] for line in lines] for name in ROW if name in lines[0]}
         replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("message"))
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
