@@ -79,7 +79,7 @@ class TorchModel:
         vectors = self._encoder(**packed).pooler_output
         if side == "response":
             vectors = self.module.response_vectors(vectors, **packed)
-        elif side == "query":
+        elif side == "query" and self.has_heads:
             vectors = self.module.query_vectors(vectors, **packed)
         is_half = vectors.dtype in (torch.float16, torch.bfloat16)
         vectors = vectors.float()
