@@ -222,8 +222,8 @@ class AveragingModel:
 
     @property
     def threads(self) -> int:
-        """How many threads encode, each of its own texts: OMP_NUM_THREADS, or the processors of this process."""
-        return int(os.environ.get("OMP_NUM_THREADS", 0)) or len(os.sched_getaffinity(0))
+        """How many threads encode, each of its own texts."""
+        return allowed_threads()
 
     def vectors(self, token_ids: Sequence[Sequence[int]], side: str = "input") -> np.ndarray:
         """Maps the token ids of texts to vectors, float32.
@@ -298,6 +298,13 @@ class AveragingModel:
         codes, weights = token_codes(vocab_size, self.config.lexical_size), self._weight("lexical_channel.weights")
         lexical = normalize(sum_rows(codes, distinct, starts, weights[distinct]))
         return np.hstack([(1 - share) ** 0.5 * vectors, share**0.5 * lexical])
+
+
+def allowed_threads() -> int:
+    """OMP_NUM_THREADS if that is set, else the number of cores of this process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return (int(given) if given.isdecimal() else 0) or cores  # it may be a list
 
 
 def _divide_by_sqrt(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:

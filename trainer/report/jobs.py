@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from modeling_convsim.modeling_averaging import allowed_threads
+
 POLL_SECONDS = 0.1
 
 
@@ -83,9 +85,7 @@ def _start(job: Job, threads: int) -> subprocess.Popen:
 
 def threads_per_job(at_a_time: int) -> int:
     """Threads for each of `at_a_time` jobs: its share of OMP_NUM_THREADS if that is set, else of the cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, (int(given) if given.isdecimal() else cores) // at_a_time)  # it may be a list
+    return max(1, allowed_threads() // at_a_time)
 
 
 def last_line(log: Path) -> str:
