@@ -12,6 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
+from .modeling_averaging import hash_bigrams
 from .modeling_base import ConvSimEncoder, DynamicTanh, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
 from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
@@ -69,11 +70,6 @@ class ConvSimDanConfig(ConvSimConfig):
             )
         if self.dynamic_tanh and (self.hidden_sizes or not self.residual):
             raise ValueError("dynamic_tanh takes the place of the DNN: set residual: true and hidden_sizes: []")
-
-
-def hash_bigrams(first: Tensor, second: Tensor, buckets: int) -> Tensor:
-    """Hashes bigrams of int64 token ids to bucket ids in [0, buckets); the order of the two tokens matters."""
-    return (first * 1_000_003 + second) % 2_147_483_647 % buckets
 
 
 class ConvSimDanModel(ConvSimEncoder):

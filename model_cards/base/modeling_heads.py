@@ -15,9 +15,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
+from .modeling_averaging import token_codes
 from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
 from .modeling_config import ConvSimConfig
-from .modeling_lexical import LexicalChannel, token_codes
+from .modeling_lexical import LexicalChannel
 
 
 class ResponseHead(nn.Module):
@@ -169,7 +170,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
         elif isinstance(module, LexicalChannel):
             init.ones_(module.weights)
-            init.copy_(module.codes, token_codes(*module.codes.shape))
+            init.copy_(module.codes, torch.tensor(token_codes(*module.codes.shape)))
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""

@@ -1,27 +1,11 @@
 """The lexical channel of query and response vectors: a dot product that also counts the tokens two texts share."""
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .modeling_averaging import token_codes
 from .modeling_base import normalize
-
-
-def token_codes(vocab_size: int, size: int) -> Tensor:
-    """The code of every token, (vocab_size, size), float32: signs / sqrt(size), which are the same on every machine.
-
-    Two codes are nearly orthogonal: their dot product has mean 0 and standard deviation 1 / sqrt(size). The signs are
-    the bits of 32-bit hashes of token and position (the finalizer of MurmurHash3, by Austin Appleby).
-    """
-    words = -(-size // 32)
-    hashes: np.ndarray = np.arange(vocab_size * words, dtype=np.uint32)
-    for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13), (1, 16)):
-        hashes = (hashes ^ (hashes >> shift)) * np.uint32(multiplier)
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)
-    signs = np.where(bits, np.float32(size**-0.5), -np.float32(size**-0.5))  # of each byte
-    codes = np.take(signs, hashes.astype("<u4").view(np.uint8), axis=0)  # (4 * words * vocab_size, 8)
-    return torch.from_numpy(codes.reshape(vocab_size, 32 * words)[:, :size])
 
 
 class LexicalChannel(nn.Module):
@@ -49,7 +33,8 @@ class LexicalChannel(nn.Module):
         self.pad_token_id = pad_token_id
         self.register_buffer("weights", torch.ones(vocab_size))
         # On the meta device, a model's `_init_weights` computes both.
-        self.register_buffer("codes", token_codes(vocab_size, size).to(self.weights.device), persistent=False)
+        codes = torch.tensor(token_codes(vocab_size, size)).to(self.weights.device)
+        self.register_buffer("codes", codes, persistent=False)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
@@ -64,7 +49,7 @@ class LexicalChannel(nn.Module):
         """Changes the number of tokens; new ones get a weight of one."""
         added = self.weights.new_ones(max(0, vocab_size - len(self.weights)))
         self.weights = torch.cat([self.weights[:vocab_size], added])
-        self.codes = token_codes(vocab_size, self.codes.shape[1]).to(self.codes)
+        self.codes = torch.tensor(token_codes(vocab_size, self.codes.shape[1])).to(self.codes)
 
     @staticmethod
     def append(vectors: Tensor, lexical: Tensor, share: float) -> Tensor:
