@@ -73,7 +73,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     cosines = [row["dev"]["rhymes"]["dev"]["cosine"] for row in rows if "dev" in row]
     assert cosines[-1] > cosines[0] + 0.01  # it has learned what its task teaches
     assert results["run"]["rows"] == {"rhymes": len(LINES) - 16} and results["leakage"]["rhymes"]["removed"] == 0
-    assert type(Encoder.from_pretrained(folder / "model", "cpu").model).__name__ == "ConvSimBowForMultitask"
+    assert type(Encoder.from_pretrained(folder / "model", "cpu").model.module).__name__ == "ConvSimBowForMultitask"
 
     again = tmp_path / "again.json"
     words = [str(folder / "model"), "--tasks", "rhymes", "--rhymes", str(data), "--output", str(again)]

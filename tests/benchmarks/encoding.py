@@ -91,8 +91,8 @@ def gpu_transformer(material: Material) -> Values:
     """Our Transformer in bfloat16 on a GPU: operations per second of its dense layers, tokenization included."""
     encoder = Encoder.from_pretrained(material.transformer, dtype="bfloat16")
     texts = material.sentences(material.texts if torch.cuda.is_available() else material.slow_texts)
-    weights = sum(part.weight.numel() for part in encoder.model.encoder.modules() if isinstance(part, nn.Linear))
-    tokens = sum(map(len, encoder.tokenizer(texts)["input_ids"])) / len(texts)
+    weights = sum(part.weight.numel() for part in encoder.model.module.encoder.modules() if isinstance(part, nn.Linear))
+    tokens = sum(map(len, encoder.tokenizer(texts))) / len(texts)
     rate = _time(encoder.encode, texts, material.encode_seconds)["sentences/s"]
     return {"Tflop/s": 2 * weights * tokens * rate / 1e12}
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
-from modeling_convsim.encoding.loading import has_fast_bfloat16
+from modeling_convsim.encoding.torch_model import has_fast_bfloat16
 from tests.benchmarks.synthetic_dumps import by_zipf, word
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import train_tokenizer

@@ -6,6 +6,7 @@ of CQA. Sentences per second are those of STS-B, by alternating runs.
 
 import json
 import lzma
+import os
 import statistics
 import time
 from collections.abc import Iterable, Mapping
@@ -120,6 +121,7 @@ def measure_speed(encoder: SentenceEncoder, sentences: list[str], seconds: float
 def main() -> None:
     """Measure, and write the results."""
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of averages of words
     with threadpool_limits(1):
         results = measure(load_models(), load_evaluation_data(prepare()), QUERIES, SECONDS)
     text = json.dumps({"commit": current_commit(), "models": results}, indent=2)

@@ -13,7 +13,7 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
-from modeling_convsim.encoding.loading import has_fast_bfloat16
+from modeling_convsim.encoding.torch_model import has_fast_bfloat16
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.modeling_transformer import ConvSimTransformerConfig, ConvSimTransformerModel
 from tests.benchmarks.material import MAX_TOKENS, Material

@@ -30,7 +30,7 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
     }
     found = {name: FakeEncoder(each, size=32) for name, each in (answers | {PEER: {}}).items()}
     for name, encoder in found.items():
-        encoder.model = SimpleNamespace(name_or_path=name)  # type: ignore[attr-defined]
+        encoder.name = name  # type: ignore[attr-defined]
         encoder.uses_context = False  # type: ignore[attr-defined]
     monkeypatch.setattr(comparison, "load_encoder", found.__getitem__)
     monkeypatch.setattr(comparison, "installed_copy", lambda name: name)  # not installed

@@ -63,7 +63,7 @@ class Loop:
 
 
 @pytest.fixture
-def validate(monkeypatch) -> Callable[..., Any]:
+def validate(monkeypatch, tiny_tokenizer) -> Callable[..., Any]:
     """Cross-validate a model of one weight, 7 at first, which is best at 7 + `best`; returns choice and trials."""
 
     def run(pairs: Dataset, best: float = 4.5, adjustment: float = 0.0, dev: Dataset | None = None) -> Any:
@@ -76,7 +76,6 @@ def validate(monkeypatch) -> Callable[..., Any]:
         model = torch.nn.Linear(1, 1, bias=False)
         model.config = SimpleNamespace(lexical_share=0.1, context_weights=[])
         torch.nn.init.constant_(model.weight, 7)
-        base: Any = SimpleNamespace(tokenizer=None, model=copy.deepcopy(model))
 
         def measure_context(score: Any, queries: Any) -> Any:
             assert model.weight.item() == 7  # the base
@@ -85,7 +84,8 @@ def validate(monkeypatch) -> Callable[..., Any]:
         def choose_context(measured: list[Any]) -> ContextChoice:
             return ContextChoice((0.5,), [(0.1 * number,) for number in range(len(measured))], None)  # type: ignore[arg-type]
 
-        def rank(encoder: Any, queries: Any, shares: list[float], turns: Any) -> dict[float, Ranks]:
+        def rank(given: Any, _: Any, queries: Any, shares: list[float], turns: Any) -> dict[float, Ranks]:
+            assert given is model
             turns_of.append((next(number for number, part in enumerate(parts) if part is queries), turns))
             distance = abs(model.weight.item() - 7 - best) + 1
             beaten = {share: np.full(len(queries), 10 * (distance + share)) for share in shares}
@@ -113,13 +113,12 @@ def validate(monkeypatch) -> Callable[..., Any]:
         monkeypatch.setattr(module, "TrainingLoop", Loop)
         monkeypatch.setattr(module, "TrainableModel", lambda model, *_: model)
         monkeypatch.setattr(module, "Encoder", encoder_of)
-        monkeypatch.setattr(module, "_RepeatedEncoder", lambda *_: None)
         context = RunContext(arguments, accelerator, Path())
         task: Any = SimpleNamespace(columns="columns")
-        choice = CrossValidation(context, model, base, task, pairs, trials).run()
+        choice = CrossValidation(context, model, tiny_tokenizer, task, pairs, trials).run()
         assert freed == list(range(1, len(Loop.runs) + 1))
         assert choice.encoder.turns == [0.5] and set(turns_of) == {(n, (0.1 * n,)) for n in range(len(parts))}
-        assert base.model.weight.item() == 7
+        assert choice.model.weight.item() == choice.encoder.weight and choice.tokenizer is tiny_tokenizer
         return choice, trials
 
     return run

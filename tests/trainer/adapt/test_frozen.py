@@ -15,6 +15,7 @@ from transformers import AutoModelForPreTraining
 from data_scripts.chats.conversations import ConversationOptions
 from modeling_convsim import ConvSimDanForMultitask, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder, JointEncoder
+from modeling_convsim.encoding.torch_model import load_model
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT
 from tests.trainer.adapt.conftest import CHATS
@@ -91,16 +92,16 @@ def adapt_chats(backbone: str, count: int, overwrite: bool = False) -> dict[str,
 def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_chats(backbone):
     results = adapt_chats(backbone, 54)
     assert "joint" not in results
-    encoder, found = Encoder.from_pretrained("run/model"), find_backbone(backbone)
+    (model, tokenizer), found = load_model("run/model"), find_backbone(backbone)
     assert found is not None
     start = found.build_model(found.build_config({})).encoder.state_dict()
-    assert all(torch.equal(value, start[name]) for name, value in encoder.model.encoder.state_dict().items())
-    channel, special = encoder.model.lexical_channel, encoder.tokenizer.all_special_ids
+    assert all(torch.equal(value, start[name]) for name, value in model.encoder.state_dict().items())
+    channel, special = model.lexical_channel, tokenizer.all_special_ids
     assert not channel.weights[special].any() and channel.weights.count_nonzero() == len(channel.weights) - len(special)
-    assert encoder.tokenizer.model_max_length == 150  # all that it reads
+    assert tokenizer.model_max_length == 150  # all that it reads
     # the index has the vectors that the saved model gives
     index = ReplyIndex.load("run/replies")
-    built = ReplyIndex.build(encoder, index.replies.texts, message_weight=0)
+    built = ReplyIndex.build(Encoder.from_pretrained("run/model"), index.replies.texts, message_weight=0)
     np.testing.assert_allclose(index.vectors[:, : built.vectors.shape[1]], built.vectors, rtol=0, atol=2e-3)
     assert {"base", "bm25"} <= results["baselines"].keys()
 

@@ -25,7 +25,8 @@ def choice_of(known: range, trials: int) -> Choice:
     encoder = FakeEncoder({f"question {number}": f"answer {number}" for number in known}, size=64)
     encoder.model = SimpleNamespace(config=SimpleNamespace(context_weights=[]))  # type: ignore[attr-defined]
     none = Ranks(np.full(COUNT, 9), np.full(COUNT, 19))
-    return Choice(None, Gain(np.arange(COUNT), none, none), None, None, encoder, [encoder] * trials)  # type: ignore[arg-type]
+    gain, trial_encoders = Gain(np.arange(COUNT), none, none), [encoder] * trials
+    return Choice(None, gain, None, None, encoder, None, None, trial_encoders)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("splits", [DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, validation=PAIRS)])

@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import start as module
 from trainer.adapt.start import Interpolation, adjust_token_weights, prepare_start, rank_shares, shares_of
@@ -49,9 +50,7 @@ def test_each_share_has_the_ranks_of_the_model_with_it(tiny_tokenizer, kind, own
     model, pairs = model_of(kind, own).train(), pairs_of(tiny_tokenizer)
     queries, shares = build_queries(pairs, np.arange(len(pairs))), shares_of(model)
     assert shares == ([own, *(share for share in SHARES if share != own)] if kind == "dan_lexical" else [0.0])
-    encoder = Encoder(model, tiny_tokenizer)
-    model.train()
-    ranked = rank_shares(encoder, queries, shares)
+    ranked = rank_shares(model, BatchTokenizer.from_transformers(tiny_tokenizer, None), queries, shares)
     assert model.training and model.config.lexical_share == own
     for share, ranks in ranked.items():
         model.config.lexical_share = share
@@ -73,9 +72,9 @@ def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokeni
     model = model_of("dan_lexical", 0.1)
     before = state(model)
 
-    def rank(encoder, queries, shares):
+    def rank(given, tokenizer, queries, shares):
         assert len(queries) == 40 and shares == [0.1, 0.0, *SHARES[2:]]
-        adjusted = not is_equal(before, state(encoder.model))
+        adjusted = not is_equal(before, state(given))
         # Of equal starts, the base is chosen.
         is_best = {share: (adjusted, share) == best or best == (False, 0.1) for share in shares}
         return {share: Ranks(np.array([2 - yes] * 40), np.full(40, 39)) for share, yes in is_best.items()}

