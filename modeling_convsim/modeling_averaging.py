@@ -153,7 +153,7 @@ class AveragingModel:
         if damaged := [name for name, values in weights.items() if not np.isfinite(values).all()]:
             raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
         self.has_heads = "response_head.layers.0.weight" in weights
-        self._prefix = PREFIX if f"{PREFIX}embed_tokens.weight" in weights else ""
+        self._prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
         self._is_cbow = config.model_type == "convsim_cbow"
         size = config.embedding_size if self._is_cbow else config.word_embedding_size
         self._table = self.encoder_weight("embed_tokens", config.vocab_size, size)
@@ -225,6 +225,7 @@ class AveragingModel:
         """How many threads encode, each of its own texts."""
         return allowed_threads()
 
+    @np.errstate(over="ignore", invalid="ignore")  # whoever reads the vectors sees that they are not finite
     def vectors(self, token_ids: Sequence[Sequence[int]], side: str = "input") -> np.ndarray:
         """Maps the token ids of texts to vectors, float32.
 

@@ -45,7 +45,9 @@ def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_p
         "AutoModelForPreTraining": f"{prefix}ForMultitask",
         "AutoModelForSequenceClassification": f"{prefix}ForSequenceClassification",
     }
-    imports = {"modeling_base.py", "modeling_config.py", "modeling_heads.py", "modeling_lexical.py"}
+    imports = {
+        *("modeling_averaging.py", "modeling_base.py", "modeling_config.py", "modeling_heads.py", "modeling_lexical.py")
+    }
     imports |= {"modeling_layouts.py"} if module == "modeling_transformer" else set()
     assert {path.name for path in tmp_path.glob("*.py")} == {f"{module}.py", *imports}
 

@@ -1,6 +1,5 @@
 """The command that encodes a file."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -67,13 +66,6 @@ def test_command_writes_many_parts_into_one_file(suffix, folder, encoder, tmp_pa
         vectors = np.load(output)
         assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, encoder.encode(texts), atol=1e-6)
-
-
-def test_command_prints_the_automatic_dtype_and_the_reason(folder, tmp_path, capsys):
-    (tmp_path / "texts.txt").write_text("hello\n")
-    assert run(folder, tmp_path / "texts.txt", "--dtype", "auto", "-o", tmp_path / "out.npy") == 0
-    printed = capsys.readouterr().out
-    assert re.search(r"computing in (float32|bfloat16): this processor has (no )?bfloat16 instructions", printed)
 
 
 def test_error_late_in_a_file_leaves_no_output_file(folder, tmp_path, capsys):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from modeling_convsim.encoding import Encoder, JointEncoder, joint
+from modeling_convsim.encoding.joint import SECOND, write_share
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.suggestion.texts import QUERIES, make_texts
 from tests.modeling_convsim.tiny_models import build, save
@@ -12,10 +13,15 @@ TURNS = [["the dog", "hello"], [], ["where is the cat"], ["no"]]
 
 
 @pytest.fixture
-def parts(tiny_tokenizer) -> tuple[Encoder, Encoder]:
-    first, second = (Encoder(build(name), tiny_tokenizer) for name in ("pretrained", "dan_lexical"))
-    second.model.config.context_weights = [0.5, 0.25]
+def models():
+    first, second = build("pretrained"), build("dan_lexical")
+    second.config.context_weights = [0.5, 0.25]
     return first, second
+
+
+@pytest.fixture
+def parts(models, tiny_tokenizer) -> list[Encoder]:
+    return [Encoder(model, tiny_tokenizer) for model in models]
 
 
 def test_the_scores_are_the_weighted_means_of_those_of_both(parts, monkeypatch):
@@ -40,11 +46,13 @@ def test_the_scores_are_the_weighted_means_of_those_of_both(parts, monkeypatch):
         JointEncoder(*parts, 1)
 
 
-def test_a_folder_of_two_models_and_its_index_are_opened_with_both(parts, tmp_path):
-    folder = save(parts[0].model, parts[0].tokenizer, tmp_path / "run" / "model")
-    first = Encoder.from_pretrained(folder)
+def test_a_folder_of_two_models_and_its_index_are_opened_with_both(models, parts, tiny_tokenizer, tmp_path):
+    folder = tmp_path / "run" / "model"
+    save(models[0], tiny_tokenizer, folder)
+    save(models[1], tiny_tokenizer, folder / SECOND)
+    write_share(folder, 0.3)
+    first = Encoder(models[0], tiny_tokenizer, str(folder))
     both = JointEncoder(first, parts[1], 0.3)
-    both.save_second(folder)
     opened = Encoder.from_pretrained(folder)
     assert isinstance(opened, JointEncoder) and opened.share == 0.3 and opened.name == str(folder)
     assert opened.description.count(" parameters") == 2

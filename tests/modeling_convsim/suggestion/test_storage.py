@@ -87,7 +87,7 @@ def test_settings_of_an_index_that_was_rebuilt_are_not_written(index):
 
 def test_an_index_of_another_format_is_refused(index):
     for values, message in (
-        ({"format": 1}, "written in format 1, but this version reads format 4: rebuild it"),
+        ({"format": 1}, "written in format 1, but this version reads format 5: rebuild it"),
         ({"format": 3, "side": "input"}, "an index of questions, of truncated vectors or of two models .*: rebuild it"),
         ({"format": 3, "side": "response", "second": {"share": 0.5}}, "or of two models of an earlier version"),
     ):
