@@ -9,7 +9,6 @@ public/             one file a kind of public dataset, which is a command too
 pairs/              what writes a dataset of pairs: engines (DuckDB, Spark), splits, shards, card
 boilerplate/        salutations, signatures, names and notices: what of a text is not the message
 clean/              counted filter rules; text cleaning, language, masking, leakage
-files/              bytes to records and back, for all packages: compression, URLs, locks, the Hub
 
 `loading` loads datasets, `rows` and `dataset_folders` read and write those of public kinds, `schemas` has the columns
 of all files that the commands write, and `public_datasets` the catalog of downloads.

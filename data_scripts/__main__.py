@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from data_scripts.commands import PROGRAM, Command, command_parser, find_commands
-from data_scripts.files.command_line import ArgumentParser, run_stoppable, suggest
+from modeling_convsim.files.command_line import ArgumentParser, run_stoppable, suggest
 
 
 def _overview(commands: dict[str, Command]) -> ArgumentParser:

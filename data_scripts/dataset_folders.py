@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.hub import escape_text
-from data_scripts.files.texts import BrokenLines
+from modeling_convsim.files.hub import escape_text
+from modeling_convsim.files.texts import BrokenLines
 
 FIRST_LINES = "first lines left out"
 _FOLDERS = re.compile(r"(?<![\w.])(?:/|\.{1,2}/|~/)(?:[^/'\"\n]+/)+")

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError, refuse_url
-from data_scripts.files.hub import CONVERTED, HubName, dataset_problem, hub_errors, is_path, parse_hub_name
-from data_scripts.files.records import BATCH_ROWS, SAMPLE_RECORDS, Records, Rows
-from data_scripts.files.texts import BrokenLines
 from data_scripts.public_datasets import how_to_build
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
+from modeling_convsim.files.errors import InputError, refuse_url
+from modeling_convsim.files.hub import CONVERTED, HubName, dataset_problem, hub_errors, is_path, parse_hub_name
+from modeling_convsim.files.records import BATCH_ROWS, SAMPLE_RECORDS, Records, Rows
+from modeling_convsim.files.texts import BrokenLines
 
 if TYPE_CHECKING:
     from datasets import ClassLabel, Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset

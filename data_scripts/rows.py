@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.delimited import TABS
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Records, Rows, check_records, form_of, read_records
-from data_scripts.files.texts import BrokenLines
 from data_scripts.loading import HUB_HELP, dataset_rows, find_split, load_columns
+from modeling_convsim.files.delimited import TABS
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Records, Rows, check_records, form_of, read_records
+from modeling_convsim.files.texts import BrokenLines
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.settings import build_settings
 from trainer.training.train import train
 

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from datasets import concatenate_datasets, load_dataset
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.shipped import base_model
 

@@ -11,6 +11,7 @@ modeling_NAME                   one encoder each; modeling_layouts is a part of 
 modeling_lexical                the lexical channel, which counts the tokens that two texts share
 modeling_heads                  response network and NLI classifier, and the models that have them
 registry                        finds the encoders; `register_encoder` adds one of another folder
+files/                          bytes to records and back, for all packages: compression, URLs, locks, the Hub
 encoding/                       `Encoder`: texts to vectors; its command
 suggestion/                     `ReplyIndex`: builds, searches, calibrates and saves; its command, and a page
 
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from wrapt import register_post_import_hook
 
-from data_scripts.files.extras import import_extra
+from modeling_convsim.files.extras import import_extra
 
 if TYPE_CHECKING:
     from .encoding import Encoder

@@ -190,7 +190,7 @@ def test_packages_that_large_installations_need_belong_to_extras(wheel: Path) ->
 def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
     declared = {name.removesuffix("-cpu").replace("-", "_") for name in required(wheel, "demo")}
     declared |= {"kitoken", "starlette"}  # the latter comes with Gradio
-    # What data_scripts.files imports.
+    # What modeling_convsim.files imports.
     of_files = {"backports_zstd", "filelock", "huggingface_hub", "ijson", "msgspec", "data_scripts"}
     assert declared | of_files == imported_packages(ROOT / "modeling_convsim") | of_files | {"faiss", "pyarrow"}
 

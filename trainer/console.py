@@ -50,7 +50,7 @@ def main() -> int:
         missing = error.name or ""
         if missing.partition(".")[0] in ("", *OWN):
             raise
-        from data_scripts.files.extras import missing_package
+        from modeling_convsim.files.extras import missing_package
 
         print(f"error: {missing_package(error, missing, COMMANDS[name].extra, f'convsim {name}')}", file=sys.stderr)
         return 2
@@ -76,7 +76,7 @@ def _refuse(name: str) -> NoReturn:
         parsers.add_parser(command, help=summary)
     if name in ("--help", "-h"):
         parser.parse_args([name])
-    from data_scripts.files.command_line import suggest
+    from modeling_convsim.files.command_line import suggest
 
     parser.exit(2, f"error: unknown command '{name}'{suggest(name, COMMANDS)} (commands: convsim --help)\n")
 

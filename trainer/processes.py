@@ -18,8 +18,8 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.torch_model import has_fast_bfloat16
+from modeling_convsim.files.errors import InputError
 from trainer.settings import Settings
 
 # How long processes wait for one that works alone: it tokenizes, trains word vectors, evaluates, saves or uploads. A

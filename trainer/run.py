@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from data_scripts.files.command_line import run_stoppable
+from modeling_convsim.files.command_line import run_stoppable
 from trainer.settings import USAGE, list_presets, parse_settings
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, has_record, write_record
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import (
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import RECORD, has_record, write_record
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import (
     LOCK,
     lock_inside,
     locked,

@@ -20,9 +20,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import yaml
 
-from data_scripts.files.command_line import LARGEST, suggest
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import check_license
+from modeling_convsim.files.command_line import LARGEST, suggest
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import check_license
 from trainer.shipped import base_model
 
 DEFAULT_STEPS = 1000

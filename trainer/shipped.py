@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 VARIABLE = "CONVSIM_BASE"
 _INSTALLED = Path(__file__).resolve().parent / "model_cards"  # pyproject.toml puts it there in the wheel

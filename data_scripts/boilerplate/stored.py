@@ -12,7 +12,7 @@ from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, st
 from data_scripts.boilerplate.names import Names
 from data_scripts.clean.filters import Filters
 from data_scripts.clean.measures import measure_language
-from data_scripts.files.parquet import parquet_writer
+from modeling_convsim.files.parquet import parquet_writer
 
 BATCH_ROWS = 20_000
 MEASURES = ("characters", "alphabetic", "language")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from data_scripts.chats.column_roles import ANSWERING, ASKING, answering_roles, guess_roles, is_named, shape_of
 from data_scripts.chats.formats.transcripts import Line, parse_line
 from data_scripts.chats.messages import name_of_content
-from data_scripts.files.records import Record, Records, Rows
-from data_scripts.files.texts import BrokenLines
+from modeling_convsim.files.records import Record, Records, Rows
+from modeling_convsim.files.texts import BrokenLines
 
 Conversation = list[tuple[str, str]]  # (speaker, text)
 

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any
 
 from data_scripts.chats.dates import NUMERIC, Dates
-from data_scripts.files.records import Record
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.records import Record
+from modeling_convsim.files.texts import BrokenLineError
 
 BOTH = "+"  # between the names of two columns whose values are joined, such as those of dates and of times of day
 SHAPES = {

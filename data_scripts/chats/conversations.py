@@ -18,12 +18,12 @@ from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.dataset_folders import Report, format_table, start_report
-from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.folders import new_folder
-from data_scripts.files.parquet import BatchWriter, parquet_writer
-from data_scripts.files.texts import BrokenLines
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_memory_argument, read_filters
 from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
+from modeling_convsim.files.errors import InputError, refuse_options
+from modeling_convsim.files.folders import new_folder
+from modeling_convsim.files.parquet import BatchWriter, parquet_writer
+from modeling_convsim.files.texts import BrokenLines
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

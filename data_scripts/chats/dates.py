@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import tee
 from typing import Any, TypeVar
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLineError
 
 Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}

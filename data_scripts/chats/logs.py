@@ -16,13 +16,13 @@ from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.nested import open_inner
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.chats.tables import COLUMN_NAMES, read_table
-from data_scripts.files.command_line import disk_path
-from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.hub import is_hub_name
-from data_scripts.files.records import DELIMITED, FORMS, check_records
-from data_scripts.files.texts import UNPACK, UTF8, check_encoding
 from data_scripts.loading import HUB_HELP
 from data_scripts.pairs.options import add_context_argument
+from modeling_convsim.files.command_line import disk_path
+from modeling_convsim.files.errors import InputError, refuse_options
+from modeling_convsim.files.hub import is_hub_name
+from modeling_convsim.files.records import DELIMITED, FORMS, check_records
+from modeling_convsim.files.texts import UNPACK, UTF8, check_encoding
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"

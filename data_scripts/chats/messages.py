@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.sample import Sample
-from data_scripts.files.errors import one_line
-from data_scripts.files.records import Record, Records
-from data_scripts.files.texts import UTF8, BrokenLineError, BrokenLines, TextFile, decode
+from modeling_convsim.files.errors import one_line
+from modeling_convsim.files.records import Record, Records
+from modeling_convsim.files.texts import UTF8, BrokenLineError, BrokenLines, TextFile, decode
 
 MAX_KIND, MAX_KINDS, OTHER_KIND = 80, 100, "other types"  # characters and number of the kinds of messages left out
 CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program

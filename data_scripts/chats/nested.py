@@ -21,8 +21,8 @@ from data_scripts.chats.column_roles import (
 )
 from data_scripts.chats.messages import ChatLog, name_of_content
 from data_scripts.chats.tables import default_columns, has_columns
-from data_scripts.files.records import SAMPLE_RECORDS, Record, Records, Rows
-from data_scripts.files.texts import BrokenLines
+from modeling_convsim.files.records import SAMPLE_RECORDS, Record, Records, Rows
+from modeling_convsim.files.texts import BrokenLines
 
 MESSAGES = (
     "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "

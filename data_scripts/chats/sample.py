@@ -18,12 +18,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from data_scripts.files.delimited import TABS, Dialect
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_values import Streamed
-from data_scripts.files.records import DELIMITED, Records, form_of, read_records
-from data_scripts.files.texts import CONVERT, UTF8, TextFile
 from data_scripts.loading import hub_records
+from modeling_convsim.files.delimited import TABS, Dialect
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_values import Streamed
+from modeling_convsim.files.records import DELIMITED, Records, form_of, read_records
+from modeling_convsim.files.texts import CONVERT, UTF8, TextFile
 
 SAMPLE_BYTES, SAMPLE_LINES = 1 << 16, 200  # of the text from which a format, an encoding or a delimiter is detected
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}

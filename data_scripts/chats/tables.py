@@ -9,9 +9,9 @@ from data_scripts.chats.dates import with_dates
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.text import are_html, html_to_text, unescape
-from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.records import DELIMITED, Record, Records, form_of
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.errors import InputError, refuse_options
+from modeling_convsim.files.records import DELIMITED, Record, Records, form_of
+from modeling_convsim.files.texts import BrokenLineError
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.

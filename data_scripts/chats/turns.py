@@ -8,8 +8,8 @@ import ibis
 import ibis.expr.types as ir
 
 from data_scripts.chats.column_roles import answering_roles
-from data_scripts.files.errors import InputError
 from data_scripts.pairs.engines import materialize
+from modeling_convsim.files.errors import InputError
 
 
 def make_turns(messages: ir.Table) -> ir.Table:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tqdm import tqdm
 
 from data_scripts.clean.text import normalize_text
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

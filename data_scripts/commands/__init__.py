@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from data_scripts.files.command_line import ArgumentParser
 from data_scripts.public import ALIASES
+from modeling_convsim.files.command_line import ArgumentParser
 
 PROGRAM = "convsim data"
 PACKAGES = ("commands", "public")

@@ -21,10 +21,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from data_scripts.commands import Command, command_parser, find_commands
-from data_scripts.files.command_line import add_output_argument, suggest
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import make_folder, new_file
 from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
+from modeling_convsim.files.command_line import add_output_argument, suggest
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import make_folder, new_file
 
 DOWNLOADS = "downloads"
 REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue

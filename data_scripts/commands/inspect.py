@@ -27,9 +27,9 @@ from data_scripts.chats.tables import find_columns
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
 from data_scripts.dataset_folders import Report, format_table
-from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.records import Record
 from data_scripts.pairs.options import CONTEXT
+from modeling_convsim.files.errors import InputError, one_line
+from modeling_convsim.files.records import Record
 
 MESSAGES = 2_000  # that are read of each log
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
 from data_scripts.dataset_folders import format_table, split_file, write_dataset_card, write_report
-from data_scripts.files.command_line import add_output_argument, disk_path
-from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.folders import check_replaceable, new_folder
-from data_scripts.files.hub import read_licenses
-from data_scripts.files.json_files import read_object
-from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.storage import resolve_links
 from data_scripts.loading import existing_folder, load_columns
 from data_scripts.public import load_evaluation_texts
+from modeling_convsim.files.command_line import add_output_argument, disk_path
+from modeling_convsim.files.errors import InputError, refuse_options
+from modeling_convsim.files.folders import check_replaceable, new_folder
+from modeling_convsim.files.hub import read_licenses
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.parquet import parquet_writer
+from modeling_convsim.files.storage import resolve_links
 
 if TYPE_CHECKING:
     from datasets import Dataset

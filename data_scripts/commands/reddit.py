@@ -33,13 +33,6 @@ import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.dataset_folders import format_table, start_report
-from data_scripts.files.command_line import whole_number
-from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.folders import new_folder
-from data_scripts.files.hub import is_hub_name
-from data_scripts.files.parquet import UNREADABLE
-from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
-from data_scripts.files.texts import UNPACK, BrokenLines, check_file
 from data_scripts.loading import HUB_HELP, HubDataset
 from data_scripts.pairs.options import (
     PairOptions,
@@ -54,6 +47,13 @@ from data_scripts.pairs.options import (
 from data_scripts.reddit.comments import check_dataset, convert_sources
 from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.schemas import COMMENT_SCHEMA
+from modeling_convsim.files.command_line import whole_number
+from modeling_convsim.files.errors import InputError, refuse_options
+from modeling_convsim.files.folders import new_folder
+from modeling_convsim.files.hub import is_hub_name
+from modeling_convsim.files.parquet import UNREADABLE
+from modeling_convsim.files.storage import make_folder, readable, storage_argument, storage_path
+from modeling_convsim.files.texts import UNPACK, BrokenLines, check_file
 
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst

@@ -4,8 +4,8 @@ import argparse
 import shutil
 
 from data_scripts import sample
-from data_scripts.files.command_line import add_output_argument
-from data_scripts.files.folders import new_folder
+from modeling_convsim.files.command_line import add_output_argument
+from modeling_convsim.files.folders import new_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ import jinja2
 import yaml
 
 from data_scripts.dataset_folders import configs, license_section
-from data_scripts.files.hub import escape_text
 from data_scripts.pairs.sorted_pairs import Counts
+from modeling_convsim.files.hub import escape_text
 
 TEMPLATE = Path(__file__).with_name("pairs_card.jinja")
 SOURCES_SHOWN = 15

@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from data_scripts.dataset_folders import FIRST_LINES, Report, format_table, write_report
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import upload
-from data_scripts.files.parquet import BatchWriter, parquet_writer
-from data_scripts.files.storage import storage_path
 from data_scripts.pairs.card import write_pairs_card
 from data_scripts.pairs.engines import materialize, stream_rows
 from data_scripts.pairs.options import PairOptions, phone_regions
 from data_scripts.pairs.sorted_pairs import Counts, count_pairs
 from data_scripts.pairs.spark import SHARED, map_sorted
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import upload
+from modeling_convsim.files.parquet import BatchWriter, parquet_writer
+from modeling_convsim.files.storage import storage_path
 
 if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker

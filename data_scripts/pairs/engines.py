@@ -17,10 +17,10 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import is_url
 from data_scripts.pairs.options import MEMORY_LIMIT, memory_bytes
 from data_scripts.pairs.spark import read_files, spark_session, without_plan
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import is_url
 
 Database = Any  # an Ibis backend
 

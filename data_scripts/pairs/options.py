@@ -10,10 +10,10 @@ from typing import Self
 
 from data_scripts.clean.filters import LINK_PREFIXES, MAX_CHARACTERS, MIN_LETTERS_PERCENT, Filters
 from data_scripts.clean.text import languages
-from data_scripts.files.command_line import add_dataset_arguments, whole_number
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import check_license, check_repository_id
-from data_scripts.files.storage import is_url, storage_argument
+from modeling_convsim.files.command_line import add_dataset_arguments, whole_number
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import check_license, check_repository_id
+from modeling_convsim.files.storage import is_url, storage_argument
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.extras import missing_package
-from data_scripts.files.storage import is_url
+from modeling_convsim.files.errors import InputError, one_line
+from modeling_convsim.files.extras import missing_package
+from modeling_convsim.files.storage import is_url
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
 BATCH_ROWS = 10_000  # that Spark gets at a time

@@ -19,16 +19,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import DatasetDict
 
     from data_scripts.dataset_folders import Report
-    from data_scripts.files.records import Rows
-    from data_scripts.files.texts import BrokenLines
     from data_scripts.rows import ColumnNames
+    from modeling_convsim.files.records import Rows
+    from modeling_convsim.files.texts import BrokenLines
 
 ALIASES = {"snli": "nli"}  # another name of a command
 
@@ -84,8 +84,8 @@ class Kind:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command."""
-        from data_scripts.files.command_line import add_dataset_arguments
         from data_scripts.rows import SOURCE_HELP
+        from modeling_convsim.files.command_line import add_dataset_arguments
 
         nargs = "+" if self.several else None
         parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=self.source_help or SOURCE_HELP)
@@ -98,9 +98,9 @@ class Kind:
             InputError: a source cannot be read, the output cannot be written, or --license is not a license id.
         """
         from data_scripts.dataset_folders import add_broken_lines, format_table, write_dataset_card, write_report
-        from data_scripts.files.folders import new_folder
-        from data_scripts.files.hub import check_license, is_path
-        from data_scripts.files.texts import BrokenLines
+        from modeling_convsim.files.folders import new_folder
+        from modeling_convsim.files.hub import check_license, is_path
+        from modeling_convsim.files.texts import BrokenLines
 
         if args.license is not None:
             check_license("--license", args.license)
@@ -126,10 +126,10 @@ class Kind:
         from datasets import Dataset, DatasetDict
 
         from data_scripts.dataset_folders import split_file
-        from data_scripts.files.folders import has_record
-        from data_scripts.files.hub import is_path
-        from data_scripts.files.texts import BrokenLines
         from data_scripts.loading import load_columns
+        from modeling_convsim.files.folders import has_record
+        from modeling_convsim.files.hub import is_path
+        from modeling_convsim.files.texts import BrokenLines
 
         if is_path(source) and has_record(Path(source), "dataset"):
             return load_columns(source, tuple(self.schema.names))
@@ -155,8 +155,8 @@ class Kind:
             Name of a part -> its source and its counts.
         """
         from data_scripts.dataset_folders import split_file
-        from data_scripts.files.parquet import BatchWriter, parquet_writer
         from data_scripts.schemas import features
+        from modeling_convsim.files.parquet import BatchWriter, parquet_writer
 
         report: Report = {}
         writers: dict[str, BatchWriter] = {}

@@ -16,12 +16,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows, form_of
-from data_scripts.files.texts import text_lines
 from data_scripts.public import Kind, Part
 from data_scripts.rows import SOURCE_HELP
 from data_scripts.schemas import BOOK_SCHEMA
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows, form_of
+from modeling_convsim.files.texts import text_lines
 
 BOOK = "=== "
 

@@ -23,13 +23,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.texts import text_lines
 from data_scripts.loading import find_split
 from data_scripts.public import Kind, Part
 from data_scripts.rows import SOURCE_HELP, ColumnNames
 from data_scripts.schemas import CAPTION_SCHEMA
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows
+from modeling_convsim.files.texts import text_lines
 
 COLUMN_NAMES: ColumnNames = {
     "group": ("group", "image_id", "img_id", "imgid", "filename", "file_name"),

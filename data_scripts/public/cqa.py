@@ -16,13 +16,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.documents import xml_events
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.texts import find_file, text_lines
 from data_scripts.public import Kind, Part
 from data_scripts.rows import SOURCE_HELP, ColumnNames
 from data_scripts.schemas import CQA_SCHEMA
+from modeling_convsim.files.documents import xml_events
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows
+from modeling_convsim.files.texts import find_file, text_lines
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element  # nosec B405: a type

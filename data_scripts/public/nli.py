@@ -21,10 +21,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from data_scripts.files.errors import InputError
 from data_scripts.public import Kind, Part
 from data_scripts.rows import ColumnNames
 from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA
+from modeling_convsim.files.errors import InputError
 
 COLUMN_NAMES: ColumnNames = {
     "premise": ("premise", "sentence1", "context", "sentence_A", "premise1 premise2 premise3 premise4"),

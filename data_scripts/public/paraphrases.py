@@ -14,10 +14,10 @@ Examples: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
 from collections.abc import Iterator
 from typing import Any
 
-from data_scripts.files.errors import InputError
 from data_scripts.public import Kind, Part
 from data_scripts.rows import ColumnNames
 from data_scripts.schemas import PARAPHRASE_SCHEMA
+from modeling_convsim.files.errors import InputError
 
 _NUMBERED = ("question", "text", "caption", "title", "body", "post")
 COLUMN_NAMES: ColumnNames = {

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.texts import text_lines
 from data_scripts.public import Kind, Part
 from data_scripts.public.stsb import COLUMN_NAMES, check_pair, scored_rows
 from data_scripts.schemas import STS_SCHEMA, text_fields
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows
+from modeling_convsim.files.texts import text_lines
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.texts import BrokenLines, find_file, text_lines
 from data_scripts.loading import find_split
 from data_scripts.public import Kind, Part
 from data_scripts.rows import ColumnNames, read_rows, text_tables
 from data_scripts.schemas import MAX_SCORE, STS_SCHEMA, STSB_SCHEMA
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows
+from modeling_convsim.files.texts import BrokenLines, find_file, text_lines
 
 STSB_FILES = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
 GENRES = {

@@ -20,12 +20,6 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.files.command_line import end_with_parent
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import hub_errors
-from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.storage import lock_inside, locked, readable, remove_temporary_files
-from data_scripts.files.texts import BrokenLines, read_blocks
 from data_scripts.loading import HubDataset
 from data_scripts.reddit.dumps import (
     DUMP_FORMS,
@@ -35,6 +29,12 @@ from data_scripts.reddit.dumps import (
     parent_names,
     text_names,
 )
+from modeling_convsim.files.command_line import end_with_parent
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import hub_errors
+from modeling_convsim.files.parquet import parquet_writer
+from modeling_convsim.files.storage import lock_inside, locked, readable, remove_temporary_files
+from modeling_convsim.files.texts import BrokenLines, read_blocks
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB

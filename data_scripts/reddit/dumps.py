@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from data_scripts.clean.filters import Filters
 from data_scripts.clean.measures import measure_column, measure_language
-from data_scripts.files.texts import BrokenLineError, BrokenLines, decode
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
+from modeling_convsim.files.texts import BrokenLineError, BrokenLines, decode
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # a decompressed dump is named RC_2015-01
 SUBMISSION_TEXTS = ("id", "author", "title", "subreddit")

@@ -11,15 +11,15 @@ from typing import get_args
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.command_line import (
+from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
+from modeling_convsim.files.command_line import (
     ArgumentParser,
     add_output_argument,
     refuse_existing_file,
     run_stoppable,
 )
-from data_scripts.files.errors import InputError
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
+from modeling_convsim.files.errors import InputError
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, Union, cast, get_args
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding.batch_tokenizer import (
     BatchTokenizer,
     TextError,
@@ -22,6 +21,7 @@ from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.joint import SECOND, JointEncoder, read_share
 from modeling_convsim.encoding.loading import find_folder, parse_model_id, read_model_type
 from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, split_windows
+from modeling_convsim.files.extras import import_extra
 from modeling_convsim.modeling_averaging import LABELS, AveragingModel
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.json_files import read_object
 from modeling_convsim.encoding.batch_tokenizer import TextError, refuse_single_string
+from modeling_convsim.files.json_files import read_object
 
 CHUNK = 16_384  # texts that `stream` encodes by one model, then by the other
 FILE, SECOND = "joint.json", "second"  # in the folder of the first model: the share, and the folder of the second one

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from data_scripts.files.errors import one_line
-from data_scripts.files.json_files import read_object
+from modeling_convsim.files.errors import one_line
+from modeling_convsim.files.json_files import read_object
 
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.files.delimited import TABS, Dialect
-from data_scripts.files.extras import import_extra
-from data_scripts.files.json_values import JSON_LINES
-from data_scripts.files.records import form_of, read_records
-from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
-from data_scripts.files.texts import BrokenLines, TextFile, decoded_lines, text_lines
+from modeling_convsim.files.delimited import TABS, Dialect
+from modeling_convsim.files.extras import import_extra
+from modeling_convsim.files.json_values import JSON_LINES
+from modeling_convsim.files.records import form_of, read_records
+from modeling_convsim.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
+from modeling_convsim.files.texts import BrokenLines, TextFile, decoded_lines, text_lines
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
 TABLE_SUFFIXES = ", ".join(TABLES)

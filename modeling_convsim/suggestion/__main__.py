@@ -9,16 +9,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
-from data_scripts.files.command_line import (
+from modeling_convsim.encoding import Dtype, Encoder
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
+from modeling_convsim.files.command_line import (
     ArgumentParser,
     add_output_argument,
     number,
     run_stoppable,
     whole_number,
 )
-from data_scripts.files.errors import InputError, one_line
-from modeling_convsim.encoding import Dtype, Encoder
-from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
+from modeling_convsim.files.errors import InputError, one_line
 from modeling_convsim.suggestion.calibration import choose_examples
 from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
 from modeling_convsim.suggestion.storage import check_index_folder, lock_index

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.extras import import_extra
+from modeling_convsim.files.extras import import_extra
 
 FAISS_FROM = 100_000  # an index of this many vectors or more is searched with faiss
 COMPONENTS = 0.5  # of the dimensions, which faiss scores: a recall of .998 of the ten best of 200,000 comments

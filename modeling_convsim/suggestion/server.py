@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from data_scripts.files.command_line import ArgumentParser, run_stoppable
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import lock_beside, locked
+from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import lock_beside, locked
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "[::]")  # nosec B104  # with which the page is served on all addresses

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import staged_folder
-from data_scripts.files.json_files import from_json, read_object
-from data_scripts.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
 from modeling_convsim.encoding.text_files import write_array
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
+from modeling_convsim.files.folders import staged_folder
+from modeling_convsim.files.json_files import from_json, read_object
+from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss

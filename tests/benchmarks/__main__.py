@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.command_line import ArgumentParser
+from modeling_convsim.files.command_line import ArgumentParser
 
 if TYPE_CHECKING:
     from tests.benchmarks.measuring import Benchmark

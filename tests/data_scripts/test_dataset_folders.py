@@ -8,7 +8,7 @@ from huggingface_hub import DatasetCard
 
 from data_scripts.__main__ import main
 from data_scripts.dataset_folders import write_dataset_card
-from data_scripts.files.hub import read_licenses
+from modeling_convsim.files.hub import read_licenses
 
 # Command -> a file's name, its text, and the rows of its splits.
 DATASETS = {

@@ -2,9 +2,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.files.errors import InputError
 from data_scripts.loading import load_columns, load_pairs
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features, text_fields
+from modeling_convsim.files.errors import InputError
 
 WITHOUT_CONTEXT = pa.schema(text_fields(*PAIR_TEXTS))
 

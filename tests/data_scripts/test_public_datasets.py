@@ -9,8 +9,8 @@ import yaml
 
 from data_scripts.commands import find_commands
 from data_scripts.commands.download import names_in_preset
-from data_scripts.files.hub import check_license, check_repository_id
 from data_scripts.public_datasets import PublicDataset, how_to_build, public_datasets, public_name
+from modeling_convsim.files.hub import check_license, check_repository_id
 
 ROOT = Path(__file__).parents[2]
 DATASETS = list(public_datasets().values())

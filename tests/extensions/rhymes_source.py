@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
-from data_scripts.files.texts import text_lines
 from data_scripts.public import Kind, Part
 from data_scripts.schemas import text_fields
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import Rows
+from modeling_convsim.files.texts import text_lines
 
 
 def _read(source: str) -> dict[str, Rows]:

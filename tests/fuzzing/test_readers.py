@@ -18,9 +18,9 @@ from data_scripts.clean.filters import Filters
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.measures import measure, measure_column
 from data_scripts.clean.text import normalize_text
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit.dumps import DumpParser
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLines
 from tests.data_scripts.chats.reading import read_items
 from tests.fuzzing.documents import DOCUMENTS, as_json, as_lines
 from tests.fuzzing.strategies import damaged, numbers, records, texts

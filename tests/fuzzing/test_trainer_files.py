@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.fuzzing.strategies import json_values, texts
 from trainer.data.word_vectors import read_word_vectors
 from trainer.evaluation.results import flatten, merge_results

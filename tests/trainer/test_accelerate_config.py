@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.processes import start_accelerator
 from trainer.settings import Settings
 

@@ -37,7 +37,7 @@ def test_help_lists_the_commands_and_imports_nothing(folder: Path) -> None:
         assert done.returncode == 0 and done.stdout.startswith("usage: convsim COMMAND"), done.stderr
         listed, modules = done.stdout.rsplit("\n", 2)[:2]
         assert not [name for name in console.COMMANDS if f"\n    {name} " not in listed]
-        assert not {"data_scripts.files", "numpy", "pathlib", "yaml"} & set(eval(modules))
+        assert not {"modeling_convsim.files", "numpy", "pathlib", "yaml"} & set(eval(modules))
 
 
 def test_a_misspelled_command_is_one_line(folder: Path) -> None:

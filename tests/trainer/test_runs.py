@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD
-from data_scripts.files.storage import LOCK
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import RECORD
+from modeling_convsim.files.storage import LOCK
 from tests.killing import kill_at_each_call
 from trainer.runs import Run
 from trainer.settings import Settings

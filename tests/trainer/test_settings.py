@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer import run
 from trainer.settings import (
     FIELDS,

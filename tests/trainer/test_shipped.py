@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer import settings as settings_module
 from trainer import shipped
 

@@ -14,8 +14,8 @@ import logging
 import sys
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
-from data_scripts.files.command_line import ArgumentParser, run_stoppable
-from data_scripts.files.storage import storage_argument
+from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.storage import storage_argument
 
 
 def build_parser() -> ArgumentParser:

@@ -17,10 +17,10 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedModel
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.joint import SECOND, write_share
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.suggestion.calibration import Judge
 from trainer.adapt.cross_validation import FOLDS, TASK, Choice, CrossValidation, Trial, hold_out
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze

@@ -11,10 +11,10 @@ from typing import Any
 import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import write_record
-from data_scripts.files.storage import is_url, make_folder
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import write_record
+from modeling_convsim.files.storage import is_url, make_folder
 from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import ADAPTED, compare, describe_gain, format_comparison

@@ -10,9 +10,9 @@ from datasets import Dataset, DatasetDict
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model

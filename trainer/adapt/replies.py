@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from data_scripts.files.errors import InputError, one_line
+from modeling_convsim.files.errors import InputError, one_line
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, RIGHT_COSINE, Calibration, choose_examples
 from trainer.adapt.adaptation import Adapted

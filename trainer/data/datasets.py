@@ -16,8 +16,6 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from pandas.util import hash_array
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import is_path, parse_hub_name
 from data_scripts.loading import load_columns, load_pairs
 from data_scripts.public.captions import load_captions, one_caption_a_row
 from data_scripts.public.cqa import load_cqa
@@ -25,6 +23,8 @@ from data_scripts.public.nli import load_nli
 from data_scripts.public.paraphrases import load_paraphrases
 from data_scripts.public.sts import load_sts_sets
 from data_scripts.public.stsb import load_stsb
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import is_path, parse_hub_name
 from trainer.data.tokenizer import Texts
 from trainer.settings import Settings, sources_of
 

@@ -11,7 +11,7 @@ from datasets import Dataset
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.data.token_cache import TokenColumn
 
 PARTNERS = 2  # number of captions of the same image that a caption is paired with

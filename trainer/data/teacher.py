@@ -14,8 +14,8 @@ from huggingface_hub import hf_hub_download
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.torch_model import has_fast_bfloat16
+from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import HASHED_TOGETHER, RunData, training_text_columns
 from trainer.data.token_cache import digest_texts, read_array, write_array
 from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder

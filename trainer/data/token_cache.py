@@ -18,8 +18,8 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.storage import make_folder, new_file, report_write_errors, temporary_path
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
+from modeling_convsim.files.storage import make_folder, new_file, report_write_errors, temporary_path
 from trainer.processes import available_threads
 
 _CHUNK = 10_000

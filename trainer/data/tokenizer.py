@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 Kind = Literal["word", "bare_word", "wordpiece"]
 SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids

@@ -10,17 +10,17 @@ import xxhash
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
-from data_scripts.files.hub import is_hub_name
-from data_scripts.files.texts import UNPACK, TextFile, check_file
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from modeling_convsim.encoding.loading import read_model_type
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
+from modeling_convsim.files.hub import is_hub_name
+from modeling_convsim.files.texts import UNPACK, TextFile, check_file
 from modeling_convsim.modeling_averaging import read_weights
 from trainer.data.token_cache import TokenColumn, read_array, write_array
 from trainer.processes import available_threads
 
-TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.texts.UNPACK` may follow
+TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `modeling_convsim.files.texts.UNPACK` may follow
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
 _CHUNK = 100_000  # texts

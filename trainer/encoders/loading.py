@@ -9,9 +9,9 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedConfig
 from transformers.utils.logging import disable_progress_bar
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import parse_model_id
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder, Side
 
 FEW_TEXTS = 1_000  # that are encoded without a progress bar

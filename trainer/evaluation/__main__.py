@@ -8,10 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_files import read_object
 from data_scripts.public_datasets import how_to_build
+from modeling_convsim.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_files import read_object
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.registry import Evaluator

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 RESAMPLES = 1000
 LEVEL = 0.95

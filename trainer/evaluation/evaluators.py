@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import cqa, response_prediction, snli, sts_sets, sts_tuning, stsb
 from trainer.evaluation.baselines import BASELINES

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import lock_beside, locked, write_text
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import lock_beside, locked, write_text
 from trainer.evaluation.bootstrap import INTERVAL
 
 # Counts; every other number is a proportion or a correlation.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
 from data_scripts.loading import load_pairs
 from data_scripts.public.stsb import load_stsb
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.similarity import cosine

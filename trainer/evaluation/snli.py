@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator

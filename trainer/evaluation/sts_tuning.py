@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_files import read_object
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_files import read_object
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
 from trainer.evaluation.registry import EvaluationInputs, Evaluator

@@ -10,7 +10,7 @@ config. If the vectors differ from the model's, nothing is written.
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable
 
 FORMATS = ("onnx", "static")
 

@@ -7,12 +7,12 @@ from typing import Any, get_args
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import new_folder
 from modeling_convsim.encoding import Encoder, JointEncoder
 from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.encoding.torch_model import load_model
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
+from modeling_convsim.files.folders import new_folder
 from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.encoders.protocol import Side

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
 from modeling_convsim.encoding.batch_tokenizer import token_limit
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
 from trainer.encoders.protocol import Side
 
 BATCH_SIZE = 64

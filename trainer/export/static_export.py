@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
 from modeling_convsim.encoding.batch_tokenizer import token_limit
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
 from trainer.encoders.protocol import Side
 from trainer.export.onnx_export import OUTPUTS, save_tokenizer
 

@@ -10,8 +10,8 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.files.command_line import ArgumentParser, run_stoppable
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.errors import InputError
 
 
 def build_parser() -> ArgumentParser:

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import staged_folder
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import staged_folder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.encoders.protocol import Side
 from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route, read_matrix

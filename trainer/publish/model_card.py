@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import MODEL_MAPPING, PretrainedConfig
 
-from data_scripts.files.hub import escape_text
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import new_file
 from modeling_convsim import ConvSimEncoder
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
+from modeling_convsim.files.hub import escape_text
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import new_file
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS

@@ -13,7 +13,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from data_scripts.files.hub import escape_text, is_path, read_licenses
+from modeling_convsim.files.hub import escape_text, is_path, read_licenses
 from trainer.data.datasets import source_name
 from trainer.runs import CONFIG, Run
 from trainer.settings import sources_of, trained_tasks

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.evaluation.results import update_results
 from trainer.publish.model_card import read_scores
 from trainer.runs import MAY_CHANGE, RESULTS, Run

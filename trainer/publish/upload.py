@@ -18,11 +18,11 @@ from transformers import AutoConfig
 
 import data_scripts
 import modeling_convsim
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD
-from data_scripts.files.hub import check_repository_id, upload
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import LOCK, write_text
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import RECORD
+from modeling_convsim.files.hub import check_repository_id, upload
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import LOCK, write_text
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import example_id
@@ -85,7 +85,7 @@ class Destination:
         return words + (["--revision", self.revision] if self.revision else [])
 
     def upload(self, folder: Path, failed: str, **options: Any) -> str:
-        """`data_scripts.files.hub.upload` with this destination."""
+        """`modeling_convsim.files.hub.upload` with this destination."""
         return upload(
             folder,
             self.repository,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import check_own_text
+from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import check_own_text
 
 if TYPE_CHECKING:
     from trainer.report.measurements import Measurements

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import make_folder
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import make_folder
 from trainer.data.datasets import DATASET_KINDS, EvaluationData, leaves
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from data_scripts.files.storage import make_folder, new_file, write_text
+from modeling_convsim.files.storage import make_folder, new_file, write_text
 from trainer.evaluation.bootstrap import INTERVAL
 
 Cell = str | int | float | None

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from data_scripts.files.command_line import suggest
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import make_folder
+from modeling_convsim.files.command_line import suggest
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import make_folder
 from trainer.report import word2vec
 from trainer.report.jobs import Job, run_jobs, threads_per_job
 from trainer.runs import CONFIG, MAY_CHANGE, Run

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import read_records
-from data_scripts.files.texts import BrokenLines
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import read_records
+from modeling_convsim.files.texts import BrokenLines
 from trainer.data.datasets import source_name
 from trainer.report.plan import PlannedRun
 from trainer.runs import METRICS, Run

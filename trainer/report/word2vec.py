@@ -20,11 +20,11 @@ import torch
 import yaml
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
-from data_scripts.files.folders import new_folder
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
+from modeling_convsim.files.folders import new_folder
 from trainer.data.datasets import load_run_data, training_text_columns
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.word_vectors import fit

@@ -12,8 +12,8 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.command_line import suggest
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.command_line import suggest
+from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import RunData
 from trainer.data.token_cache import TokenColumn
 from trainer.settings import Settings, sources_of

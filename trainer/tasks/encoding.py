@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.encoding.torch_model import load_model
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ConvSimMultitaskOutput, scale_responses
 from trainer.data.token_cache import TokenColumn
 from trainer.encoders.loading import load_encoder

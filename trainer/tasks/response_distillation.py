@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import source_name
 from trainer.data.teacher import encode_columns, sample_rows
 from trainer.data.token_cache import TokenColumn

@@ -23,11 +23,11 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from data_scripts.files.command_line import suggest
-from data_scripts.files.errors import InputError
 from modeling_convsim import ENCODERS, ConvSimPretrainedConfig, ConvSimPretrainedForMultitask, ConvSimPretrainedModel
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from modeling_convsim.encoding.loading import find_folder, parse_model_id
+from modeling_convsim.files.command_line import suggest
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.loading import installed_copy
 
 # The names of poolings and prompts in sentence-transformers, and ours.

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import replace_folder
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import new_file, report_write_errors
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import replace_folder
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import new_file, report_write_errors
 from trainer.processes import wait_for_all
 from trainer.runs import METRICS, Run
 from trainer.training.context import RunContext

@@ -9,8 +9,8 @@ import xxhash
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
+from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import DATASET_KINDS, RunData, complete_dev_split, leaves, load_run_data, training_texts
 from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns

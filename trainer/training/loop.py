@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import report_write_errors
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import report_write_errors
 from trainer.evaluation.results import flatten
 from trainer.processes import wait_for_all, world_size
 from trainer.runs import METRICS, Run

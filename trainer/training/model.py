@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from data_scripts.files.command_line import suggest
-from data_scripts.files.errors import InputError
 from modeling_convsim import (
     ENCODERS,
     ConvSimConfig,
@@ -18,6 +16,8 @@ from modeling_convsim import (
     ConvSimPretrainedForMultitask,
 )
 from modeling_convsim.encoding.loading import parse_model_id
+from modeling_convsim.files.command_line import suggest
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.teacher import embed_tokens

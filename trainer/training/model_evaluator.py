@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.command_line import suggest
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
+from modeling_convsim.files.command_line import suggest
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder

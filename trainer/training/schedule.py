@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.settings import MAX_STEPS, Settings
 
 AVERAGED = 10  # steps between averaged weights: those of successive steps hardly differ

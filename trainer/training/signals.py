@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from data_scripts.files.command_line import stop_signals
+from modeling_convsim.files.command_line import stop_signals
 from trainer.processes import patient_group, world_size
 
 # `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.

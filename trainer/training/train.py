@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import check_repository_id
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData
 from trainer.evaluation.results import write_results

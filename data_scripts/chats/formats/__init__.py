@@ -11,7 +11,7 @@ from functools import cache
 
 from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.sample import Sample
-from data_scripts.files.json_values import Streamed
+from modeling_convsim.files.json_values import Streamed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, name_of_content, wrong_type
-from data_scripts.files.records import Record
+from modeling_convsim.files.records import Record
 
 NAME = "messages with roles"
 SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}

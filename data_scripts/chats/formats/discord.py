@@ -6,8 +6,8 @@ from typing import Any
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
-from data_scripts.files.records import Record
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.records import Record
+from modeling_convsim.files.texts import BrokenLineError
 
 MESSAGE_TYPES = ("Default", "Reply")  # the others are notices: somebody joined, pinned, called
 FIELDS = ("guild", "channel", "messages")

@@ -12,8 +12,8 @@ from typing import Any
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
 from data_scripts.chats.sample import Sample
-from data_scripts.files.records import read_records
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.records import read_records
+from modeling_convsim.files.texts import BrokenLineError
 
 LIST = "messages"
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"messages"\s*:\s*\[\s*\{\s*"(?:creator|created_date)"\s*:')

@@ -18,8 +18,8 @@ from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.text import html_to_text
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLineError, TextFile
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLineError, TextFile
 
 SUFFIX, APPLE_FILE = ".mbox", "mbox"
 MAX_BYTES = 1 << 20  # of a mail: its text comes first, and its attachments after that are not needed

@@ -12,7 +12,7 @@ from typing import Any
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from data_scripts.files.records import Record, read_records
+from modeling_convsim.files.records import Record, read_records
 
 LIST, MESSAGE = "messages", "m.room.message"
 TEXTS = ("m.text", "m.emote")

@@ -10,7 +10,7 @@ from functools import partial
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
-from data_scripts.files.records import Record
+from modeling_convsim.files.records import Record
 
 
 @dataclass(frozen=True)

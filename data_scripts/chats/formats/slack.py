@@ -16,8 +16,8 @@ from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.text import unescape
-from data_scripts.files.records import Record
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.records import Record
+from modeling_convsim.files.texts import BrokenLineError
 
 SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of other subtypes are notices
 USERS_FILE = "users.json"

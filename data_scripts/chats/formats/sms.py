@@ -11,8 +11,8 @@ from typing import Any
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
-from data_scripts.files.documents import SUFFIX, xml_events
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.documents import SUFFIX, xml_events
+from modeling_convsim.files.errors import InputError
 
 OWNER = "me"  # the speaker of what was sent
 RECEIVED, SENT = "1", "2"  # `type` of an SMS, `msg_box` of an MMS

@@ -12,7 +12,7 @@ from data_scripts.chats.formats import Format
 from data_scripts.chats.formats.transcripts import RARE
 from data_scripts.chats.messages import ChatLog, Items, Message
 from data_scripts.clean.text import unescape
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 SUFFIXES = (".vtt", ".srt")
 MIN_NAMED = 0.2  # of the texts: if fewer begin with a name, it is not known who says the others

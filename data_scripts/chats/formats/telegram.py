@@ -10,8 +10,8 @@ from typing import Any
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered, wrong_type
-from data_scripts.files.records import Record
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.records import Record
+from modeling_convsim.files.texts import BrokenLineError
 
 FIELDS = ("name", "type", "id", "messages")
 ALL_CHATS = "chats.list"

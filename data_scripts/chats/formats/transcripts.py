@@ -19,7 +19,7 @@ from data_scripts.chats.dates import Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, Message
 from data_scripts.chats.sample import DELIMITERS, Sample
-from data_scripts.files.errors import refuse_options
+from modeling_convsim.files.errors import refuse_options
 
 SUFFIXES = (".txt", ".log")
 RARE = 0.05  # of the messages: if fewer have a name that no other message has, these are no names, as in `Note: a text`

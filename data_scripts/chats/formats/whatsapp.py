@@ -16,7 +16,7 @@ from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.texts import BrokenLineError
 
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
 _HEADER = re.compile(

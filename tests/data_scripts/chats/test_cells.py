@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_scripts.chats.messages import ChatLog, Message, Pair
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 Said = list[tuple[str | None, str]]

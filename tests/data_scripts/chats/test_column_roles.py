@@ -7,7 +7,7 @@ import pytest
 from data_scripts.chats.column_roles import guess_roles, shape_of
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 SAID = "where is my parcel please", "it is on its way to you", "thank you very much indeed", "you are welcome my friend"

@@ -3,8 +3,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from data_scripts.chats.dates import Dates, find_order
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLineError
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLineError
 
 
 def at(*parts: int) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from data_scripts.chats.logs import check_log, read_log
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message, Pair
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 
 def log(path: Path, gap: float | None = None, **columns: str) -> ChatLog:

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from data_scripts.chats.messages import Pair
 from data_scripts.chats.sample import Sample
-from data_scripts.files.delimited import Dialect
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import check_encoding
+from modeling_convsim.files.delimited import Dialect
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import check_encoding
 from tests.data_scripts.chats.reading import read_items
 
 GERMAN = "input;response\nWo ist mein Päckchen?;Es kommt morgen früh – für 20 €\nSchöne Grüße;Danke, Ihnen auch!\n"

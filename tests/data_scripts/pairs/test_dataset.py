@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
 from data_scripts.loading import load_pairs
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.dataset import join_parts, write_pairs, write_part
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_output_arguments
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+from modeling_convsim.files.errors import InputError
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.files.errors import InputError
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, phone_regions, read_filters
+from modeling_convsim.files.errors import InputError
 
 
 def parse(*arguments: str) -> PairOptions:

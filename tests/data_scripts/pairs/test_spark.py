@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
-from data_scripts.files.storage import storage_path
 from data_scripts.pairs import spark
 from data_scripts.pairs.engines import connect
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.storage import storage_path
 from tests.data_scripts.pairs import test_contexts
 
 SETTINGS = """

@@ -10,9 +10,9 @@ import pytest
 from datasets import Dataset
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
 from data_scripts.public.cqa import load_cqa
 from data_scripts.schemas import CQA_SCHEMA, features
+from modeling_convsim.files.errors import InputError
 
 DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
 ROWS: list[dict[str, Any]] = [

@@ -10,8 +10,8 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
 from data_scripts.public.nli import load_nli
+from modeling_convsim.files.errors import InputError
 
 ROWS = [
     ("A girl juggles.", "A child performs.", "entailment"),

@@ -7,8 +7,8 @@ import datasets
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
 from data_scripts.public.sts import load_evaluation, load_sts_sets
+from modeling_convsim.files.errors import InputError
 
 
 def write_set(folder: Path, year: str, name: str, pairs: str, gold: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
 from data_scripts.public.stsb import load_stsb
+from modeling_convsim.files.errors import InputError
 
 STSB_LINES = [
     'main-captions\tMSRvid\t2012\t0001\t4.750\tA boy says "hi.\tA boy greets.',  # a quote that never closes

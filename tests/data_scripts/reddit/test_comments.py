@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLines
 
 
 def convert(dump: Path, output: Path, filters: Filters, show_progress: bool) -> BrokenLines:

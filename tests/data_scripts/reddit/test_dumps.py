@@ -12,12 +12,12 @@ import zstandard
 from data_scripts.clean.filters import PAPER
 from data_scripts.clean.measures import measure
 from data_scripts.clean.text import unescape
-from data_scripts.files import texts as files
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import dumps
 from data_scripts.reddit.comments import write_comments
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
+from modeling_convsim.files import texts as files
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLines
 from tests.data_scripts.reddit.test_reddit import comment as reddit_comment
 
 

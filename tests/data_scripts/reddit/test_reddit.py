@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
 from data_scripts.schemas import PAIR_TEXTS
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLines
 from tests.data_scripts.outputs import read, report
 
 

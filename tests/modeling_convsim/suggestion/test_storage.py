@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock
 from pyarrow import parquet
 
-from data_scripts.files.storage import lock_beside
+from modeling_convsim.files.storage import lock_beside
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from modeling_convsim.suggestion.deduplication import Replies

@@ -6,8 +6,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 from safetensors.torch import load_file
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.files.errors import InputError
 from trainer.adapt import adaptation as module
 from trainer.adapt.adaptation import adapt, scale_schedule, split_pairs
 from trainer.data.datasets import RunData

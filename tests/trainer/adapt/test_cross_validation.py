@@ -12,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.adapt import cross_validation as module
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import TASK, CrossValidation, hold_out, split_into_folds

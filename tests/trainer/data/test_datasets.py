@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from datasets import Dataset, DatasetDict
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import (
     DATASET_KINDS,
     RunData,

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
 from trainer.data.teacher import embed_tokens, encode_columns, sample_rows, teacher_vectors

@@ -11,7 +11,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.limits import file_size_limit
 from trainer.data import token_cache
 from trainer.data.token_cache import TokenColumn, token_columns, write_array

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.data.tokenizer import Texts, train_tokenizer
 
 TEXTS = [

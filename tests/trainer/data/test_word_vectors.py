@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from modeling_convsim.files.errors import InputError
 from trainer.data import word_vectors
 from trainer.data.token_cache import TokenColumn
 from trainer.data.word_vectors import (

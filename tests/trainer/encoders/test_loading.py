@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from modeling_convsim.files.errors import InputError
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.training.model import load_pretrained
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.invented_data import cqa, stsb
 from trainer.evaluation import bootstrap
 from trainer.evaluation.bootstrap import (

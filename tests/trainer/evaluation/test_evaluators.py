@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder, Multitask
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import ranking
 from trainer.evaluation.registry import EvaluationInputs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.json_files import read_object
+from modeling_convsim.files.json_files import read_object
 from trainer.evaluation.results import (
     flatten,
     format_table,

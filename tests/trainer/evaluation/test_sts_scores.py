@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 from scipy import stats
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import sts
 from trainer.evaluation.registry import EvaluationInputs

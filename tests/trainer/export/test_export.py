@@ -11,8 +11,8 @@ from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.files.errors import InputError
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 from trainer.export import __main__ as command

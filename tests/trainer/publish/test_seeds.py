@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.publish import __main__ as publish
 from trainer.publish.seeds import add_seeds
 

@@ -12,9 +12,9 @@ from datasets import Dataset
 from scipy import stats
 from sentence_transformers import SentenceTransformer
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_files import read_object
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_files import read_object
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import SETTINGS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.report import plan as module
 from trainer.report.plan import PlannedRun, read_plan, run_plan
 from trainer.report.word2vec import build_parser, settings_of

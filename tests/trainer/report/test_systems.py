@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.report.folders import write_run
 from trainer.report.plan import PlannedRun
 from trainer.report.systems import open_system

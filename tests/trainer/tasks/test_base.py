@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.settings import Settings
 from trainer.tasks import sampling_weights, validate_tasks
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
 from trainer.data.datasets import RunData
 from trainer.data.examples import caption_pairs, entailment_pairs, paraphrase_pairs

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.special import log_softmax, rel_entr, softmax
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimDanModel, ConvSimForMultitask
+from modeling_convsim.files.errors import InputError
 from tests.trainer.tasks.tiny_tasks import (
     ALL,
     ROWS,

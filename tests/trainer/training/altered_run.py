@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer import run
 from trainer.training.loop import TrainingLoop
 

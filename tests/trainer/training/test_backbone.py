@@ -10,10 +10,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimPretrainedForMultitask
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.torch_model import load_model
+from modeling_convsim.files.errors import InputError
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT, XLM_ROBERTA, save
 from tests.trainer.tiny_backbone import save_backbone, sentence_transformer
 from trainer.export.onnx_export import OnnxEncoder, write_onnx

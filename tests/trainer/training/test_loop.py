@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.settings import Settings, build_settings

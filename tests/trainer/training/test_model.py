@@ -11,7 +11,6 @@ from accelerate import Accelerator
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.files.errors import InputError
 from modeling_convsim import (
     ConvSimDanConfig,
     ConvSimDanForMultitask,
@@ -19,6 +18,7 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
+from modeling_convsim.files.errors import InputError
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.data.datasets import RunData
 from trainer.data.tokenizer import train_tokenizer

@@ -12,7 +12,7 @@ import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.limits import file_size_limit
 from tests.trainer.tiny_datasets import write
 from tests.trainer.training.tiny_runs import read_metrics, read_results

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from trainer.settings import build_settings, parse_settings
 from trainer.training.schedule import BatchPlan, Schedule
 

@@ -9,7 +9,7 @@ import pytest
 from data_scripts.chats.conversations import store_logs
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
 from data_scripts.clean.filters import Filters
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.formats.test_messenger import in_bytes
 from tests.data_scripts.chats.reading import read_items
 

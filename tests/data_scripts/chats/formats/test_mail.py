@@ -11,7 +11,7 @@ from data_scripts.__main__ import main
 from data_scripts.chats.formats.mail import MAX_BYTES
 from data_scripts.chats.logs import check_log, is_on_hub
 from data_scripts.chats.messages import ChatLog
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 START = "From ann@example.org Mon Mar  4 10:00:00 2024\n"

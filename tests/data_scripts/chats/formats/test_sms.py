@@ -7,7 +7,7 @@ import pytest
 
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 START = 1772386182  # 2026-03-01 17:29:42, UTC

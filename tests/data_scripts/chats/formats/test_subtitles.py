@@ -6,7 +6,7 @@ import pytest
 
 from data_scripts.chats.logs import check_log, read_log
 from data_scripts.chats.messages import ChatLog
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 VOICES = """\
 \ufeffWEBVTT

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 ANDROID = """\

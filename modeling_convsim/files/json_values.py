@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLineError, BrokenLines, TextFile, decode
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import BrokenLineError, BrokenLines, TextFile, decode
 
 JSON_LINES = (".jsonl", ".ndjson")
 

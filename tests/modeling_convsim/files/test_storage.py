@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import new_folder
-from data_scripts.files.storage import check_own_text, new_file, remove_temporary_files, resolve_links, write_text
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import new_folder
+from modeling_convsim.files.storage import check_own_text, new_file, remove_temporary_files, resolve_links, write_text
 from tests.killing import kill_at_each_call
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree  # nosec B405
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import TextFile, check_file
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import TextFile, check_file
 
 SUFFIX = ".xml"
 Event = tuple[str, str, Any]  # file:line, `start` or `end`, element

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
-from data_scripts.files.errors import InputError, one_line
+from modeling_convsim.files.errors import InputError, one_line
 
 RENAME = ("file", "local", "hdfs")  # storage with folders, and where a file can be renamed in one step
 

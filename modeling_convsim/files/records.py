@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from data_scripts.files.delimited import TABS, Dialect, csv_lines, tsv_lines
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_values import (
+from modeling_convsim.files.delimited import TABS, Dialect, csv_lines, tsv_lines
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_values import (
     JSON_LINES,
     Streamed,
     Values,
@@ -28,7 +28,7 @@ from data_scripts.files.json_values import (
     line_values,
     read_document,
 )
-from data_scripts.files.texts import UNPACK, UTF8, BrokenLines, TextFile, check_file
+from modeling_convsim.files.texts import UNPACK, UTF8, BrokenLines, TextFile, check_file
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -187,7 +187,7 @@ def _parquet(path: Path) -> Records:
     # Imported here, so that texts are read without pyarrow.
     import pyarrow.parquet as pq
 
-    from data_scripts.files.parquet import UNREADABLE
+    from modeling_convsim.files.parquet import UNREADABLE
 
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         columns, row = [name for name in names if name in needed], 0

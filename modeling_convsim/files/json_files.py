@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 Settings = TypeVar("Settings")
 

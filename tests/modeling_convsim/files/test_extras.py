@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.extras import import_extra
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import import_extra
 
 
 @pytest.mark.parametrize(

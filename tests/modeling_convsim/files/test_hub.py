@@ -7,9 +7,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from data_scripts.__main__ import main
-from data_scripts.files.errors import InputError
-from data_scripts.files.hub import escape_text, is_hub_name
 from data_scripts.loading import assign_splits, load_columns, rename_splits
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import escape_text, is_hub_name
 
 
 @pytest.mark.parametrize(

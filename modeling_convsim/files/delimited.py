@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.texts import CONVERT, BrokenLineError, BrokenLines, TextFile, decode
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.texts import CONVERT, BrokenLineError, BrokenLines, TextFile, decode
 
 CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_scripts.files.errors import MAX_MESSAGE, InputError, one_line
+from modeling_convsim.files.errors import MAX_MESSAGE, InputError, one_line
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from data_scripts.files.errors import USER_ERRORS, InputError, one_line, refuse_url, user_message
+from modeling_convsim.files.errors import USER_ERRORS, InputError, one_line, refuse_url, user_message
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, UNFINISHED, has_record, new_folder
-from data_scripts.files.storage import lock_beside, storage_path
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import RECORD, UNFINISHED, has_record, new_folder
+from modeling_convsim.files.storage import lock_beside, storage_path
 from tests.killing import kill_at_each_call
 
 

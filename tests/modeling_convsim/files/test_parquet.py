@@ -4,9 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import read_records
-from data_scripts.files.texts import BrokenLines
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import read_records
+from modeling_convsim.files.texts import BrokenLines
 
 
 def test_needed_columns_are_read_across_row_groups(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_scripts.files.storage import new_file
+from modeling_convsim.files.storage import new_file
 
 BATCH_BYTES = 1 << 25  # of text in a row group
 

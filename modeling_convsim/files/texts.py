@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError, one_line
+from modeling_convsim.files.errors import InputError, one_line
 
 if sys.version_info >= (3, 14):
     from compression import zstd

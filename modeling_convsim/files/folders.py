@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.json_files import read_object
-from data_scripts.files.storage import (
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_files import read_object
+from modeling_convsim.files.storage import (
     TEMPORARY,
     cannot_write,
     is_temporary_of,

@@ -9,10 +9,10 @@ import pytest
 
 from data_scripts.chats.logs import check_log
 from data_scripts.chats.messages import ChatLog
-from data_scripts.files import texts
-from data_scripts.files.errors import InputError
-from data_scripts.files.records import check_records, read_records
-from data_scripts.files.texts import BrokenLines, TextFile
+from modeling_convsim.files import texts
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.records import check_records, read_records
+from modeling_convsim.files.texts import BrokenLines, TextFile
 from tests.data_scripts.chats.reading import read_items
 
 

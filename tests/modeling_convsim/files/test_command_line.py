@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.command_line import LARGEST, ArgumentParser, number, run_stoppable, whole_number
-from data_scripts.files.storage import new_file
+from modeling_convsim.files.command_line import LARGEST, ArgumentParser, number, run_stoppable, whole_number
+from modeling_convsim.files.storage import new_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -91,7 +91,7 @@ def test_worker_processes_end_with_the_command():
 
 PARENT = """
 import multiprocessing, time
-from data_scripts.files.command_line import end_with_parent
+from modeling_convsim.files.command_line import end_with_parent
 
 def work(is_ready):
     end_with_parent()
@@ -159,7 +159,7 @@ def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked
     ],
 )
 def test_of_a_closed_or_full_output_only_what_is_printed_is_lost(tmp_path, streams, code, message):
-    program = "import sys; from tqdm import tqdm; from data_scripts.files.command_line import run_stoppable\n"
+    program = "import sys; from tqdm import tqdm; from modeling_convsim.files.command_line import run_stoppable\n"
     program += "def run():\n    print('x' * 500_000)\n    for _ in tqdm(range(9), mininterval=0): pass\n"
     program += "    open('done', 'w').close()\n    return 0\nsys.exit(run_stoppable(run))"
     environment = os.environ | {

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, has_record
-from data_scripts.files.json_files import read_object
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.folders import RECORD, has_record
+from modeling_convsim.files.json_files import read_object
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_scripts.files.errors import InputError, refuse_url
-from data_scripts.files.folders import RECORD
-from data_scripts.files.storage import CANNOT_WRITE, LOCK
+from modeling_convsim.files.errors import InputError, refuse_url
+from modeling_convsim.files.folders import RECORD
+from modeling_convsim.files.storage import CANNOT_WRITE, LOCK
 
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy, which has a folder per configuration
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+")

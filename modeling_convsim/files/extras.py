@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from data_scripts.files.errors import InputError
+from modeling_convsim.files.errors import InputError
 
 DISTRIBUTIONS = {"faiss": "faiss-cpu", "phonenumbers": "phonenumberslite", "upath": "universal-pathlib"}
 NOTES = {"gensim": " (with Python 3.13 or older)"}
