@@ -65,18 +65,20 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     else:
         check_replaceable(args.output, args.overwrite)  # before the work
-    splits = load_columns(str(existing_folder(args.folder)), ())
+    folder = existing_folder(args.folder)
+    evaluation = load_evaluation_texts(args.against)
+    splits = load_columns(str(folder), ())
     if "train" not in splits:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
-    train, evaluation = splits["train"], load_evaluation_texts(args.against)
+    train = splits["train"]
     columns = text_columns(train.column_names, f"{args.folder}, split train")
     kept, leaks = remove_leaked(train, columns, evaluation)
     rows = {"read": len(train), "removed": leaks.pop("removed"), "kept": len(kept)}
     sentences = {name: len(texts) for name, texts in evaluation.items()}
     if args.output:
-        with new_folder(args.output, args.overwrite) as (folder, _):
+        with new_folder(args.output, args.overwrite) as (new, _):
             report = {"rows": rows, "columns": columns, "sentences": sentences, "sets": leaks}
-            _write(folder, args.folder, kept, report)
+            _write(new, args.folder, kept, report)
     print(format_table({"rows": rows, "evaluation sentences": sentences, "rows with one": leaks}))
     if args.output:
         print(f"saved in {args.output}")
