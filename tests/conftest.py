@@ -11,12 +11,15 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imp
 # The tests are the same on every machine; CUDA_VISIBLE_DEVICES=0 runs those of test_gpu.py.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import fsspec
 import pytest
 import torch
 import tqdm
 from accelerate.state import AcceleratorState
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+
+from tests.loopback_s3 import LoopbackS3
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = [
@@ -110,3 +113,14 @@ def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
     """`make_tiny_tokenizer`."""
     return make_tiny_tokenizer()
+
+
+@pytest.fixture
+def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
+    """A server of object storage, which s3:// URLs name in the test."""
+    with LoopbackS3() as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+        yield server
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
