@@ -128,8 +128,10 @@ def hash_weights(weights: Mapping[str, np.ndarray], lexical_share: float = 0.0) 
         digest.update(f"lexical_share {lexical_share:g}".encode())
     for name, values in sorted(weights.items()):
         digest.update(f"{name} {tuple(values.shape)}".encode())
-        bits = np.ascontiguousarray(values, "<f4").view("<u4")
-        digest.update(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").data)  # to nearest, ties to even
+        bits = np.ascontiguousarray(values, "<f4").view("<u4").ravel()
+        for start in range(0, len(bits), 2**20):  # a part at a time takes little memory
+            part = bits[start : start + 2**20]
+            digest.update(((part + 0x7FFF + ((part >> 16) & 1)) >> 16).astype("<u2").data)  # to nearest, ties to even
     return digest.hexdigest()
 
 

@@ -13,13 +13,15 @@ class Command(NamedTuple):
 
     Attributes:
         summary: what it does, for the list of commands.
-        module: the module whose `main` runs it.
+        module: the module that runs it.
         extra: the extra of convsim that has all that it needs.
+        function: the function that runs it.
     """
 
     summary: str
     module: str
     extra: str
+    function: str = "main"
 
 
 COMMANDS = {
@@ -35,7 +37,8 @@ COMMANDS = {
     "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),
     "publish": Command("verify a model's folder and upload it to the Hub", "trainer.publish.__main__", "train"),
     "data": Command("prepare data for the trainer: one command for each kind", "data_scripts.__main__", "train"),
-    "demo": Command("open a page that suggests replies", "modeling_convsim.suggestion.server", "demo"),
+    "serve": Command("serve suggestions as JSON", "modeling_convsim.suggestion.server", "suggest"),
+    "demo": Command("serve them with a page", "modeling_convsim.suggestion.server", "demo", "demo"),
 }
 
 
@@ -57,11 +60,12 @@ def main() -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    module = COMMANDS[name].module
+    command = COMMANDS[name]
     sys.argv[:] = [f"convsim {name}", *words]  # where the trainer looks for them
+    run = getattr(import_module(command.module), command.function)
     if name == "inspect":
-        return int(import_module(module).main([name, *words], "convsim"))
-    return int(import_module(module).main(*([] if name == "train" else [words])))
+        return int(run([name, *words], "convsim"))
+    return int(run(*([] if name == "train" else [words])))
 
 
 def _refuse(name: str) -> NoReturn:

@@ -128,8 +128,10 @@ def hash_weights(weights: Mapping[str, np.ndarray], lexical_share: float = 0.0) 
         digest.update(f"lexical_share {lexical_share:g}".encode())
     for name, values in sorted(weights.items()):
         digest.update(f"{name} {tuple(values.shape)}".encode())
-        bits = np.ascontiguousarray(values, "<f4").view("<u4")
-        digest.update(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").data)  # to nearest, ties to even
+        bits = np.ascontiguousarray(values, "<f4").view("<u4").ravel()
+        for start in range(0, len(bits), 2**20):  # a part at a time takes little memory
+            part = bits[start : start + 2**20]
+            digest.update(((part + 0x7FFF + ((part >> 16) & 1)) >> 16).astype("<u2").data)  # to nearest, ties to even
     return digest.hexdigest()
 
 
@@ -153,7 +155,7 @@ class AveragingModel:
         if damaged := [name for name, values in weights.items() if not np.isfinite(values).all()]:
             raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
         self.has_heads = "response_head.layers.0.weight" in weights
-        self._prefix = PREFIX if f"{PREFIX}embed_tokens.weight" in weights else ""
+        self._prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
         self._is_cbow = config.model_type == "convsim_cbow"
         size = config.embedding_size if self._is_cbow else config.word_embedding_size
         self._table = self.encoder_weight("embed_tokens", config.vocab_size, size)
@@ -225,6 +227,7 @@ class AveragingModel:
         """How many threads encode, each of its own texts."""
         return allowed_threads()
 
+    @np.errstate(over="ignore", invalid="ignore")  # whoever reads the vectors sees that they are not finite
     def vectors(self, token_ids: Sequence[Sequence[int]], side: str = "input") -> np.ndarray:
         """Maps the token ids of texts to vectors, float32.
 

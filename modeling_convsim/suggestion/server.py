@@ -48,10 +48,10 @@ class Rating(msgspec.Struct, forbid_unknown_fields=True):
     score: float | None = None
 
 
-def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: list[str] | None, command: str = "convsim serve") -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
-        prog="convsim serve",
+        prog=command,
         description="Serve the suggestions of an index of replies: POST /suggest and /feedback, as JSON. With Gradio "
         "(pip install 'convsim[demo]'), the address is also that of a page.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
@@ -78,7 +78,14 @@ def main(arguments: list[str] | None = None) -> int:
     return run_stoppable(lambda: _serve(parse_arguments(arguments)))
 
 
-def _serve(options: argparse.Namespace) -> int:
+def demo(arguments: list[str] | None = None) -> int:
+    """As `main`, where there must be the page: `convsim demo`."""
+    return run_stoppable(lambda: _serve(parse_arguments(arguments, "convsim demo"), page=True))
+
+
+def _serve(options: argparse.Namespace, page: bool = False) -> int:
+    if page and not find_spec("gradio"):
+        raise InputError("convsim demo needs gradio: pip install 'convsim[demo]'")
     import uvicorn
 
     from modeling_convsim.suggestion.reply_index import ReplyIndex
