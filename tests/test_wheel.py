@@ -18,33 +18,31 @@ from packaging.requirements import Requirement
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
-from modeling_convsim.encoding import Encoder
 from trainer.publish.folder import build_folder, embed_all_sides
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
-# Encodes in the three ways that need no other package; `modules` are those that must not be installed.
+# Encodes, and answers from an index, without other packages; `modules` are those that must not be installed.
 READER = """
 import importlib.util, json, sys
 
 folder, library, texts, modules, *paths = json.loads(sys.argv[1])
 sys.path += paths
 import modeling_convsim
-import torch
-from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
-from modeling_convsim.encoding import Encoder
-from transformers import AutoModel, AutoTokenizer
+from modeling_convsim import Encoder, ReplyIndex
 
 assert modeling_convsim.__file__.startswith(library), modeling_convsim.__file__
 unexpected = [name for name in modules if importlib.util.find_spec(name)]
 assert not unexpected, f"not required, but installed: {unexpected}"
-batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
-with torch.inference_mode():
-    pooled = AutoModel.from_pretrained(folder).eval()(batch["input_ids"], batch["attention_mask"]).pooler_output
 encoder = Encoder.from_pretrained(folder)
-vectors = {"AutoModel": pooled, "input": encoder.encode(texts), "response": encoder.encode(texts, side="response")}
-print(json.dumps({name: rows.tolist() for name, rows in vectors.items()}))
+vectors = {side: encoder.encode(texts, side=side).tolist() for side in ("input", "response")}
+ReplyIndex.build(encoder, texts[:2]).save(folder + "-replies")
+replies = [each.text for each in ReplyIndex.load(folder + "-replies").suggest(texts[0], 2)]
+try:
+    modeling_convsim.ConvSimDanConfig
+except ValueError as error:
+    print(json.dumps(vectors | {"replies": replies, "error": str(error)}))
 """
 
 
@@ -182,17 +180,17 @@ def test_the_source_distribution_is_small(sdist: Path) -> None:
 def test_packages_that_large_installations_need_belong_to_extras(wheel: Path) -> None:
     core, adapt, train = (required(wheel, extra) for extra in ("", "adapt", "train"))
     assert required(wheel, "suggest") - core == {"faiss-cpu", "pyarrow"}
-    assert not core & {"pyarrow", "matplotlib", "gensim", "kitoken"} and core < adapt < train
+    assert not core & {"pyarrow", "matplotlib", "gensim", "torch", "transformers"} and core < adapt < train
     with_gensim = {each for each in ("adapt", "train", "demo", "report") if "gensim" in required(wheel, each)}
     assert with_gensim == ({"report"} if sys.version_info < (3, 14) else set())
 
 
 def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
     declared = {name.removesuffix("-cpu").replace("-", "_") for name in required(wheel, "demo")}
-    declared |= {"kitoken", "starlette"}  # the latter comes with Gradio
-    # What modeling_convsim.files imports.
-    of_files = {"backports_zstd", "filelock", "huggingface_hub", "ijson", "msgspec", "data_scripts"}
-    assert declared | of_files == imported_packages(ROOT / "modeling_convsim") | of_files | {"faiss", "pyarrow"}
+    of_adapt = {"datasets", "torch", "transformers", "upath", "yaml"}
+    of_some_pythons = {"backports", "backports_zstd", "compression"}
+    found = imported_packages(ROOT / "modeling_convsim")
+    assert (declared | of_adapt) - of_some_pythons == found - of_some_pythons
 
 
 def test_adapt_installs_what_all_modules_import(wheel: Path, tmp_path: Path) -> None:
@@ -222,7 +220,7 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     links.mkdir()
     link_installed(required(wheel), links)
 
-    absent = ["tests", "kitoken", "sentence_transformers", "datasets", "scipy", "pyarrow", "upath", "faiss"]
+    absent = ["tests", "torch", "transformers", "sentence_transformers", "datasets", "scipy", "pyarrow", "faiss"]
     argument = json.dumps([str(folder), str(library), TEXTS, absent, str(library), str(links)])
     # -I and -S: neither the clone, nor PYTHONPATH, nor the environment's packages and .pth files are on sys.path.
     done = subprocess.run(
@@ -232,9 +230,8 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     assert done.returncode == 0, done.stderr[-2000:]
 
     vectors = json.loads(done.stdout)
-    encoder = Encoder.from_pretrained(folder)
-    assert np.allclose(
-        vectors["AutoModel"], embed_all_sides(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
-    )
-    assert np.allclose(vectors["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
-    assert np.allclose(vectors["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)
+    expected = embed_all_sides(model.eval(), tiny_tokenizer, TEXTS)
+    assert np.allclose(vectors["input"], expected.inputs, rtol=0, atol=1e-6)
+    assert np.allclose(vectors["response"], expected.responses, rtol=0, atol=1e-5)
+    assert sorted(vectors["replies"]) == sorted(TEXTS[:2])
+    assert vectors["error"] == "modeling_convsim.ConvSimDanConfig needs torch: pip install 'convsim[train]'"
