@@ -38,7 +38,7 @@ assert not unexpected, f"not required, but installed: {unexpected}"
 encoder = Encoder.from_pretrained(folder)
 vectors = {side: encoder.encode(texts, side=side).tolist() for side in ("input", "response")}
 ReplyIndex.build(encoder, texts[:2]).save(folder + "-replies")
-replies = [each.text for each in ReplyIndex.load(folder + "-replies").suggest(texts[0], 2)]
+replies = [each.text for each in ReplyIndex.load(folder + "-replies").suggest("the big house", 2)]
 try:
     modeling_convsim.ConvSimDanConfig
 except ValueError as error:
@@ -232,6 +232,6 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     vectors = json.loads(done.stdout)
     expected = embed_all_sides(model.eval(), tiny_tokenizer, TEXTS)
     assert np.allclose(vectors["input"], expected.inputs, rtol=0, atol=1e-6)
-    assert np.allclose(vectors["response"], expected.responses, rtol=0, atol=1e-5)
+    assert np.allclose(vectors["response"], expected.responses, rtol=0, atol=1e-6)
     assert sorted(vectors["replies"]) == sorted(TEXTS[:2])
     assert vectors["error"] == "modeling_convsim.ConvSimDanConfig needs torch: pip install 'convsim[train]'"
