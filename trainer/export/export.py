@@ -1,4 +1,4 @@
-"""Exports a saved model: writes it, and compares its vectors with those of the model in torch."""
+"""Exports a saved model: writes it, and compares its vectors with those of the model."""
 
 from collections.abc import Sequence
 from pathlib import Path
