@@ -1,7 +1,6 @@
 """A page that demonstrates a model: reply suggestion and sentence similarity."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -16,7 +15,6 @@ from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 FOLDER = Path(__file__).parent
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_TEXT = 20_000  # characters of a text that is typed or sent
-MAX_SUGGESTIONS = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 WHITE_FROM = 0.65  # on the colors of higher cosines, white text has more contrast than black (WCAG 2.2)
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
@@ -42,7 +40,7 @@ def mount(app: Any, index: ReplyIndex) -> None:
         theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate").set(**CONTRAST),
         css_paths=FOLDER / "page.css",
         head=f"<script>{(FOLDER / 'page.js').read_text('utf-8')}</script>",
-        footer_links=["api"],
+        footer_links=[],
         max_file_size=1,  # Gradio accepts files, and the page reads none
     )
 
@@ -60,7 +58,6 @@ def build(index: ReplyIndex) -> gr.Blocks:
             _add_suggestions(index)
         with gr.Tab("Similarity"):
             _add_similarity(index)
-        _add_api(index)
     return page
 
 
@@ -93,44 +90,23 @@ def _add_similarity(index: ReplyIndex) -> None:
     button = gr.Button("Compare", variant="primary")
     compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
     ask = partial(compare, index)
-    gr.on([button.click, sentences.submit], ask, sentences, compared, api_name="compare", js=CLOSE_ERRORS)
-
-
-def _add_api(index: ReplyIndex) -> None:
-    """What programs call, with lists and numbers instead of HTML; Gradio reads the types of the parameters."""
-
-    def suggest_replies(message: str, k: int = 3, context: list[str] | None = None) -> list[dict[str, Any]]:
-        """The suggestions for a message, best first; `context` has the earlier messages, the newest first."""
-        return [asdict(one) for one in find_suggestions(index, message, k, context or [])]
-
-    gr.api(suggest_replies, api_name="suggest")
-
-
-def find_suggestions(index: ReplyIndex, message: str, k: float, context: list[str]) -> list[Suggestion]:
-    """Up to k suggestions for a message; `context` has the earlier messages, the newest first.
-
-    Raises:
-        gr.Error: The message is empty or not text, or `k` is out of range.
-    """
-    if not isinstance(context, list):
-        raise _error("Expected a list of texts as the context.")
-    for text in (message, *context):
-        _check_text(text)
-    if not message.strip():
-        raise _error("The message is empty.")
-    if not isinstance(k, int | float) or not 1 <= k <= MAX_SUGGESTIONS:
-        raise _error(f"Expected a number of suggestions from 1 to {MAX_SUGGESTIONS}.")
-    return index.suggest(message, int(k), context=context)
+    gr.on([button.click, sentences.submit], ask, sentences, compared, api_visibility="private", js=CLOSE_ERRORS)
 
 
 def suggest(index: ReplyIndex, message: str, earlier: str = "") -> str:
     """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     `earlier` has earlier messages of the conversation, one per line, the oldest first.
+
+    Raises:
+        gr.Error: The message is empty, or a text is too long.
     """
-    _check_text(earlier)
+    for text in (message, earlier):
+        _check_text(text)
+    if not message.strip():
+        raise _error("The message is empty.")
     context = [line for line in earlier.splitlines()[::-1] if line.strip()]
-    suggestions = find_suggestions(index, message, 3, context)
+    suggestions = index.suggest(message, context=context)
     if not suggestions:
         return "<p>No suggestion: the model knows no word of the message.</p>"
     label = f"Suggestions for: {escape(message.strip())}"
