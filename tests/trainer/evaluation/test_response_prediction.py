@@ -102,6 +102,7 @@ def test_the_sample_of_queries_never_changes_between_versions_and_stays_in_order
     ("distinct", "names"), [(2, ["p_at_1"]), (9, ["p_at_1", "p_at_3"]), (12, ["p_at_1", "p_at_3", "p_at_10"])]
 )
 def test_fewer_than_100_responses_are_all_ranked_with_a_warning(caplog, distinct, names):
+    caplog.set_level(logging.WARNING, "trainer.evaluation.response_prediction")  # which the command adapt silences
     pairs, encoder = conversations(40 + distinct, distinct), FakeEncoder()
     result = evaluate(encoder, pairs)
     assert list(result) == [*names, "candidates", "queries", "split"] and result["candidates"] == distinct
