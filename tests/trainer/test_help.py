@@ -11,9 +11,10 @@ from trainer.console import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
-    "datasets evaluate gensim ibis matplotlib modeling_convsim pandas polars scipy sentence_transformers sklearn torch "
+    "datasets evaluate gensim gradio ibis matplotlib pandas polars scipy sentence_transformers sklearn torch "
     "transformers"
 ).split()
+WITH_MODELS = [*HEAVY, "modeling_convsim.encoding"]
 # Runs modules or files as `python` does, each with the words --help; then prints which heavy libraries are imported.
 PROGRAM = """
 import contextlib, io, runpy, sys
@@ -44,17 +45,17 @@ def trainer_commands() -> list[str]:
     return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name not in others]
 
 
-USING_MODELS = ("demo", "encode", "suggest")
+USING_MODELS = ("demo", "encode", "serve", "suggest")
 DATA_COMMANDS = [f"data_scripts {name}" for name in sorted({each.name for each in find_commands().values()})]
 
 
 @pytest.mark.parametrize(
     ("commands", "heavy"),
     [
-        (["trainer/run.py", *trainer_commands()], HEAVY),
-        (["data_scripts", *DATA_COMMANDS], HEAVY),
-        ([f"trainer.console {name}" for name in COMMANDS if name not in USING_MODELS], HEAVY),
-        ([f"trainer.console {name}" for name in USING_MODELS], ["datasets", "gradio", "ibis", "pandas"]),
+        (["trainer/run.py", *trainer_commands()], WITH_MODELS),
+        (["data_scripts", *DATA_COMMANDS], WITH_MODELS),
+        ([f"trainer.console {name}" for name in COMMANDS if name not in USING_MODELS], WITH_MODELS),
+        ([f"trainer.console {name}" for name in USING_MODELS], HEAVY),
     ],
     ids=["trainer", "data_scripts", "convsim", "convsim, with models"],
 )
