@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -10,8 +11,9 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -221,15 +223,52 @@ def test_a_reply_is_copied_with_the_keyboard(page, has_clipboard):
     page.get_by_role("button", name="Copied").wait_for(state="detached")
 
 
-def test_the_program_of_the_readme_runs(address, index_folder, capsys):
-    pytest.importorskip("gradio_client")
-    [program] = re.findall("```python\n(.*?)```", (SPACE / "README.md").read_text("utf-8"), re.DOTALL)
-    program = program.replace("http://127.0.0.1:7860", address).replace("Is the shop open on Friday?", SENTENCES[0])
-    exec(program)
-    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0])
-    assert [line.split("  ") for line in capsys.readouterr().out.splitlines()] == [
-        [f"{one.score:.3f}", one.text] for one in expected
-    ]
+def post(address: str, path: str, body: bytes, kind: str = "application/json") -> tuple[int, dict[str, Any]]:
+    """The status and the JSON of a request."""
+    try:
+        with urlopen(Request(f"{address}/{path}", body, {"Content-Type": kind}), timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, index_folder):
+    index = ReplyIndex.load(index_folder)
+    question = {"message": SENTENCES[0], "k": 2, "context": ["the dog"]}
+    status, answer = post(address, "suggest", json.dumps(question).encode())
+    expected = index.suggest(SENTENCES[0], 2, context=["the dog"])
+    assert status == 200 and answer["suggestions"] == [asdict(one) for one in expected]
+    for number, rating in enumerate(("send", "edit", "no")):
+        rated = {"message": SENTENCES[0], "reply": REPLIES[number], "rating": rating, "score": 0.25}
+        assert post(address, "feedback", json.dumps(rated).encode()) == (200, {"stored": True})
+        stored = [json.loads(line) for line in (index_folder / "ratings.jsonl").read_text().splitlines()]
+        assert stored[number:] == [rated | {"context": [], "from": "use"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("suggest", b'{"message": ""}', 400, "length >= 1 - at `$.message`"),
+        ("suggest", b'{"message": 5}', 400, "Expected `str`, got `int`"),
+        ("suggest", b'{"message": "' + b"a" * 20_001 + b'"}', 400, "length <= 20000"),
+        ("suggest", b'{"message": "the \\ud83d dog"}', 400, ""),
+        ("suggest", b'{"message": "a", "context": [' + b'"b", ' * 50 + b'"b"]}', 400, "length <= 50"),
+        ("suggest", b'{"message": "a", "k": 11}', 400, "`int` <= 10"),
+        ("suggest", b'{"message": "a", "text": "b"}', 400, "unknown field `text`"),
+        ("suggest", b"message=a", 400, "malformed"),
+        ("suggest", b" " * 2**20 + b" ", 413, "1,048,576 bytes"),
+        ("feedback", b'{"message": "a", "reply": "b", "rating": "good"}', 400, "Invalid enum value 'good'"),
+    ],
+)
+def test_mistakes_of_programs_are_explained(path, body, status, message, address):
+    found, answer = post(address, path, body)
+    assert found == status and message in answer["error"]
+
+
+def test_a_form_of_another_website_is_refused(address):
+    status, answer = post(address, "feedback", b'{"message": "a", "reply": "b", "rating": "no"}', "text/plain")
+    assert status == 415 and answer["error"] == "expected the header Content-Type: application/json"
 
 
 def test_mistakes_are_explained_on_the_page(page):
@@ -404,9 +443,3 @@ def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, ind
     for ask in (functions.compare, functions.suggest):
         with pytest.raises(functions.gr.Error, match=r"Expected a text|at most 20,000|lone surrogate"):
             ask(index, text)
-
-
-@pytest.mark.parametrize("count", [0, 10**400, float("nan"), "high"])
-def test_numbers_that_the_page_does_not_offer_are_refused(functions, index_folder, count):
-    with pytest.raises(functions.gr.Error, match="Expected a number"):
-        functions.find_suggestions(ReplyIndex.load(index_folder), "the dog", count, [])
