@@ -342,7 +342,7 @@ def test_every_text_of_the_page_has_enough_contrast(page):
         page.mouse.move(0, 0)
         page.wait_for_timeout(500)  # colors change in a transition
         contrasts = dict(page.evaluate(CONTRASTS))
-        assert name in contrasts and "Use via API" in contrasts
+        assert name in contrasts
         assert not {text: value for text, value in contrasts.items() if value < 4.5}  # success criterion 1.4.3
 
 
