@@ -14,6 +14,7 @@ import logging
 import sys
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
+from data_scripts.chats.logs import open_logs
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.files.storage import storage_argument
 
@@ -54,9 +55,10 @@ def main(settings: list[str]) -> int:
             logging.getLogger(library).setLevel(logging.WARNING)
         # The test split has few candidates, and is not what the comparison uses then.
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
-        from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
-
         options = ConversationOptions.from_arguments(args)
+        open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
+        from trainer.adapt.chats import adapt_to_chats  # imports torch, which takes seconds
+
         adapt_to_chats(args.files, options, args.output, args.base)
         return 0
 
