@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
     if name in LIGHT:
         return getattr(import_module(LIGHT[name], __name__), name)
     if not name.startswith("_"):
-        registry = import_extra(f"{__name__}.registry", "train", f"modeling_convsim.{name}")
+        registry = import_extra(f"{__name__}.registry", "adapt", f"modeling_convsim.{name}")
         if name in ("ENCODERS", "register_encoder"):
             return getattr(registry, name)
         if name in registry.CLASSES:

@@ -234,4 +234,4 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     assert np.allclose(vectors["input"], expected.inputs, rtol=0, atol=1e-6)
     assert np.allclose(vectors["response"], expected.responses, rtol=0, atol=1e-6)
     assert sorted(vectors["replies"]) == sorted(TEXTS[:2])
-    assert vectors["error"] == "modeling_convsim.ConvSimDanConfig needs transformers: pip install 'convsim[train]'"
+    assert vectors["error"] == "modeling_convsim.ConvSimDanConfig needs transformers: pip install 'convsim[adapt]'"

@@ -149,11 +149,9 @@ class AveragingModel:
         """Takes the options and weights of a model; see the attributes.
 
         Raises:
-            ValueError: A weight is missing, has a wrong shape, or is not finite.
+            ValueError: A weight is missing, or has a wrong shape.
         """
         self.config, self.weights = config, dict(weights)
-        if damaged := [name for name, values in weights.items() if not np.isfinite(values).all()]:
-            raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
         self.has_heads = "response_head.layers.0.weight" in weights
         self._prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
         self._is_cbow = config.model_type == "convsim_cbow"
@@ -182,6 +180,8 @@ class AveragingModel:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = SimpleNamespace(**{**dict.fromkeys(OPTIONAL, 0), "context_weights": [], **values})
         weights = read_weights(folder)
+        if damaged := [name for name, each in weights.items() if not np.isfinite(each).all()]:
+            raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
         if not any(name.endswith("ForMultitask") for name in values.get("architectures") or ()):  # the encoder alone
             inside = {name.removeprefix(PREFIX): each for name, each in weights.items() if name.startswith(PREFIX)}
             weights = inside or weights

@@ -122,7 +122,7 @@ class Encoder:
             if kind in LABELS:
                 encoder = cls(AveragingModel.from_folder(folder), BatchTokenizer.from_folder(folder), name)
             else:
-                torch_model = import_extra("modeling_convsim.encoding.torch_model", "train", f"a {kind} model")
+                torch_model = import_extra("modeling_convsim.encoding.torch_model", "adapt", f"a {kind} model")
                 model, tokenizer = torch_model.load_model(str(folder), trust_remote_code)
                 encoder = cls(torch_model.place(model, device, dtype), tokenizer, name)
             if (share := read_share(folder)) is None:
