@@ -184,8 +184,8 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     token_weights: TokenWeights | None  # of encoders that have them
     # Whether sentences of similar length should be batched together, because part of the work is done on padding.
     pads_batches: ClassVar[bool] = False
-    # Formats that `python -m trainer.export` can write; "onnx" needs a padded forward without data-dependent shapes.
-    export_formats: ClassVar[tuple[str, ...]] = ("onnx",)
+    # Whether `python -m trainer.export` can write it, which needs a padded forward without data-dependent shapes.
+    exports_to_onnx: ClassVar[bool] = True
     # A folder saved from a multitask model opens as a bare encoder, too, whose heads are left out on purpose.
     _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\.", r"^lexical_channel\."]  # noqa: RUF012
 

@@ -94,7 +94,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
     config: ConvSimBilstmConfig
     pads_batches: ClassVar[bool] = True
     # PyTorch exports an LSTM for one batch size and one number of tokens only.
-    export_formats: ClassVar[tuple[str, ...]] = ()
+    exports_to_onnx: ClassVar[bool] = False
 
     def __init__(self, config: ConvSimBilstmConfig) -> None:
         super().__init__(config)

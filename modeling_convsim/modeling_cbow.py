@@ -34,7 +34,6 @@ class ConvSimCbowModel(ConvSimEncoder):
     """The mean of the embeddings of a sentence's known words; unknown words are ignored."""
 
     config: ConvSimCbowConfig
-    export_formats: ClassVar[tuple[str, ...]] = ("onnx", "static")
 
     def __init__(self, config: ConvSimCbowConfig) -> None:
         super().__init__(config)

@@ -4,7 +4,7 @@ console                         the script `convsim`, which runs the commands of
 run                             one run with the settings of a preset
 report/                         the papers' tables and figures
 adapt/                          from own chats to an adapted model, a comparison and an index of replies
-export/                         ONNX and static files
+export/                         a saved model as ONNX
 training/                       a run: `train.py` has its steps, `loop.py` the training loop
 publish/                        the published folder, its card, its upload
 tasks/                          one file a task: its datasets, batches and loss

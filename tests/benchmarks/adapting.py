@@ -42,7 +42,6 @@ from trainer.data.tokenizer import train_tokenizer
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import Queries, build_queries, rank, score, standard_error
-from trainer.export.static_export import StaticEncoder
 from trainer.settings import PRESETS, parse_settings
 
 # Of `conversations/pairs` in the real data: those in no training data of model_cards/base.
@@ -143,9 +142,8 @@ def model2vec(material: Material, rows: Dataset, queries: Queries) -> Scores:
     model = StaticModelForPairSimilarity.from_static_model(model=distilled, n_layers=0)
     epochs = 1 if material.adapt_steps else -1  # -1: until early stopping
     model.fit(rows["input"], rows["response"], device="cpu", max_epochs=epochs)
-    with tempfile.TemporaryDirectory() as folder:
-        model.to_static_model().save_pretrained(folder)
-        return [score(StaticEncoder(Path(folder)), queries)]
+    trained = model.to_static_model()
+    return [trained.encode(queries.inputs) @ trained.encode(queries.responses).T]
 
 
 SYSTEMS: dict[str, tuple[str, Score]] = {

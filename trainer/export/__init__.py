@@ -1,1 +1,1 @@
-"""Models for other engines: ONNX and static files."""
+"""Models for other engines: ONNX."""

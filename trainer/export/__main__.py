@@ -1,7 +1,6 @@
-"""Export a saved model: to ONNX, which onnxruntime runs without torch, or to the static files of model2vec.
+"""Export a saved model to ONNX, which onnxruntime runs without torch.
 
 python -m trainer.export MODEL -o FOLDER
-python -m trainer.export MODEL --format static -o FOLDER
 
 MODEL is the folder of a saved model, a run's folder, or a Hub id. FOLDER gets the model in float32, its tokenizer and
 config. If the vectors differ from the model's, nothing is written.
@@ -12,8 +11,6 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 
 from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable
 
-FORMATS = ("onnx", "static")
-
 
 def build_parser() -> ArgumentParser:
     """The command line."""
@@ -23,12 +20,6 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model or of a run, or a Hub id")
     parser.add_argument(
         "-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="new folder for the export"
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="onnx",
-        help="static: files of model2vec's StaticModel, from a CBOW encoder (default: %(default)s)",
     )
     return parser
 
@@ -45,7 +36,7 @@ def run(args: Namespace) -> int:
     from trainer.export.export import export
 
     disable_progress_bar()  # loading takes a moment only
-    difference = export(args.model, args.output, args.format)
+    difference = export(args.model, args.output)
     print(f"saved in {args.output}; its vectors differ from the model's by at most {difference:.1e}")
     return 0
 

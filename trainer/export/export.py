@@ -1,8 +1,7 @@
 """Exports a saved model: writes it, and compares its vectors with those of the model."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 from transformers import PreTrainedTokenizerFast
@@ -17,23 +16,21 @@ from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.encoders.protocol import Side
 from trainer.export.onnx_export import OUTPUTS, OnnxEncoder, write_onnx
-from trainer.export.static_export import StaticEncoder, write_static
 from trainer.publish.folder import CHECK_TEXTS, share_weights
 
 TOLERANCE = 1e-4  # the largest difference of a value, for L2-normalized vectors
-PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "static": ("model2vec",)}
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 LONG_TEXT = " ".join(CHECK_TEXTS[:2] * 40)
 # Batches of one text and of several, of similar and of different lengths, with unknown words and without any words.
 CHECK_BATCHES = (CHECK_TEXTS, *((text,) for text in CHECK_TEXTS), ("", ""), (*CHECK_TEXTS[:2], LONG_TEXT) * 3)
 
 
-def export(model: str, output: Path, format: str = "onnx") -> float:
-    """Export a model.
+def export(model: str, output: Path) -> float:
+    """Export a model to ONNX.
 
     Args:
         model: folder of a saved model or of a run, or a Hub id.
         output: the new folder.
-        format: "onnx" or "static".
 
     Returns:
         The largest difference of a value between an exported vector and that of the model.
@@ -43,17 +40,12 @@ def export(model: str, output: Path, format: str = "onnx") -> float:
     """
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise InputError(f"--output {output}: exists already; name another folder, or delete this one")
-    for package in PACKAGES[format]:
+    for package in PACKAGES:
         import_extra(package, "export", "exporting")
     encoder, module, tokenizer = load(model)
     with new_folder(output, overwrite=False, kind="export") as (folder, _):
-        if format == "static":
-            write_static(module, tokenizer, folder)
-            # model2vec also truncates a long text by its characters, so that it may keep fewer tokens than the model.
-            difference = largest_difference(StaticEncoder(folder), encoder, CHECK_BATCHES[:-1])
-        else:
-            write_onnx(module, tokenizer, folder)
-            difference = largest_difference(OnnxEncoder(folder), encoder, CHECK_BATCHES)
+        write_onnx(module, tokenizer, folder)
+        difference = largest_difference(OnnxEncoder(folder), encoder)
         if not difference <= TOLERANCE:  # negated, so that NaN is refused too
             raise InputError(
                 f"not exported: the vectors differ from the model's by up to {difference:.3g}; expected at most "
@@ -81,14 +73,14 @@ def load(name: str) -> tuple[Encoder, ConvSimEncoder | ConvSimForMultitask, PreT
     return encoder, model.eval(), tokenizer
 
 
-def largest_difference(exported: Any, encoder: Encoder, batches: Sequence[Sequence[str]]) -> float:
+def largest_difference(exported: OnnxEncoder, encoder: Encoder) -> float:
     """The largest difference of a value, divided by the norm of the model's vector if that is above one.
 
-    Each of `batches` of texts is encoded by itself, on every exported side.
+    Each of `CHECK_BATCHES` is encoded by itself, on every exported side.
     """
     largest = 0.0
     for side in (side for side in get_args(Side) if OUTPUTS[side] in exported.sizes):
-        for batch in batches:
+        for batch in CHECK_BATCHES:
             vectors, expected = (source.encode(batch, side).astype(np.float64) for source in (exported, encoder))
             scale = np.maximum(1, np.linalg.norm(expected, axis=1, keepdims=True))
             largest = float(np.maximum(largest, np.abs((vectors - expected) / scale).max()))  # propagates NaN

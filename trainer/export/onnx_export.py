@@ -146,7 +146,7 @@ def build_graph(form: OnnxForm) -> Any:
     Raises:
         InputError: the encoder does not support ONNX, or is larger than an ONNX file can be.
     """
-    if "onnx" not in form.encoder.export_formats:
+    if not form.encoder.exports_to_onnx:
         raise InputError(
             f"{form.encoder.config.model_type}: this encoder does not support ONNX (PyTorch exports an LSTM only for a "
             "fixed number of texts and tokens); expected a DAN, a CBOW or a Transformer encoder"

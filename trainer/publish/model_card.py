@@ -114,8 +114,7 @@ def render_card(
         name=escape_text(name),
         model_id=model_id,
         config=config,
-        # The formats of `trainer.export` that the encoder supports.
-        export_formats=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "export_formats", ()),
+        exports_to_onnx=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "exports_to_onnx", False),
         about=about,
         beside=beside,
         **_files(folder, settings),

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from model2vec import StaticModel
-from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
@@ -18,7 +16,6 @@ from tests.modeling_convsim.tiny_models import build
 from trainer.export import __main__ as command
 from trainer.export import onnx_export
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
-from trainer.export.static_export import StaticEncoder, write_static
 
 ROOT = Path(__file__).resolve().parents[3]
 SIDES = {"input": "sentence_embedding", "query": "query_embedding", "response": "response_embedding"}
@@ -86,16 +83,9 @@ def test_padding_on_the_left_and_extra_padding_change_nothing(exported):
     assert np.allclose(found.session.run(None, {"input_ids": padded, "attention_mask": mask})[0], plain, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("kind", "form", "message"),
-    [
-        ("bilstm", "onnx", "this encoder does not support ONNX"),
-        ("dan", "static", "a convsim_dan model has layers on top"),
-    ],
-)
-def test_an_encoder_without_this_form_is_refused(tiny_tokenizer, tmp_path: Path, capsys, kind, form, message):
-    run = save_run(kind, tmp_path / "run", tiny_tokenizer)
-    assert message in refusal(capsys, run, "--format", form, "-o", tmp_path / "out")
+def test_an_encoder_without_onnx_is_refused(tiny_tokenizer, tmp_path: Path, capsys):
+    run = save_run("bilstm", tmp_path / "run", tiny_tokenizer)
+    assert "this encoder does not support ONNX" in refusal(capsys, run, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -105,36 +95,19 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
         onnx_export.build_graph(onnx_export.OnnxForm(build("cbow")))
 
 
-# -- static -----------------------------------------------------------------------------------------------------------
-
-
-def test_model2vec_and_sentence_transformers_give_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path):
-    model = build("cbow")
-    encoder = Encoder(model, tiny_tokenizer)
-    write_static(model, tiny_tokenizer, tmp_path)
-    texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
-    found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
-    short = [len(text.split()) <= 64 for text in texts]  # model2vec truncates longer texts by characters too
-    assert np.allclose(found[short], wanted[short], atol=1e-5)
-    found = SentenceTransformer(str(tmp_path), device="cpu").encode(["[PAD] we [PAD] walk", *texts])
-    assert np.allclose(found, encoder.encode(["[PAD] we [PAD] walk", *texts]), atol=1e-5)
-    assert not StaticEncoder(tmp_path).encode(["zzz", ""]).any() and not encoder.encode(["zzz", ""]).any()
-
-
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "options"), [("dan_best", []), ("cbow", ["--format", "static"])])
-def test_the_command_writes_the_vectors_of_a_runs_model(tiny_tokenizer, tmp_path: Path, kind, options, capsys):
-    run, output = save_run(kind, tmp_path / "run", tiny_tokenizer), tmp_path / "new" / "out"
-    assert command.main([str(run), *options, "-o", str(output)]) == 0
+def test_the_command_writes_the_vectors_of_a_runs_model(tiny_tokenizer, tmp_path: Path, capsys):
+    run, output = save_run("dan_best", tmp_path / "run", tiny_tokenizer), tmp_path / "new" / "out"
+    assert command.main([str(run), "-o", str(output)]) == 0
     assert f"saved in {output}; its vectors differ from the model's by at most " in capsys.readouterr().out
     files = {path.name: path.read_bytes() for path in output.iterdir()}
     assert {"config.json", "tokenizer.json", "tokenizer_config.json"} < files.keys()
     assert not [name for name, content in files.items() if str(ROOT).encode() in content]
     texts = ["How old are you?", "What is your age?"]
-    exported = StaticEncoder(output) if options else OnnxEncoder(output)
-    np.testing.assert_allclose(exported.encode(texts), Encoder.from_pretrained(run / "model").encode(texts), atol=1e-5)
+    found = OnnxEncoder(output).encode(texts)
+    np.testing.assert_allclose(found, Encoder.from_pretrained(run / "model").encode(texts), atol=1e-5)
 
 
 def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
@@ -165,11 +138,10 @@ def test_mistakes_give_one_line(tiny_tokenizer, tmp_path, arguments, message, ca
     assert sorted(path.name for path in tmp_path.iterdir()) == ["MODEL"]
 
 
-@pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime", "model2vec"])
+@pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_package_is_named_with_the_extra(tiny_tokenizer, tmp_path, module, capsys, monkeypatch):
     run = save_run("cbow", tmp_path / "run", tiny_tokenizer)
     monkeypatch.setitem(sys.modules, module, None)
-    options = ["--format", "static"] if module == "model2vec" else []
-    message = refusal(capsys, run, *options, "-o", tmp_path / "out")
+    message = refusal(capsys, run, "-o", tmp_path / "out")
     assert f"exporting needs {module}" in message
     assert "pip install 'convsim[export]'" in message
