@@ -21,7 +21,6 @@ from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.extras import import_extra
 from trainer.encoders.protocol import Side
 
-BATCH_SIZE = 64
 LARGEST_FILE = 2**31  # bytes; protobuf, and thus one ONNX file, cannot hold more
 
 # Side of a text -> the name of its vectors in an exported file.
@@ -42,21 +41,15 @@ class OnnxEncoder:
         self.prompts = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("prompts", {})
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Vectors (texts, embedding_size), float32; batches hold texts of similar lengths."""
+        """Vectors (texts, embedding_size), float32, of one batch of texts."""
         prompt = self.prompts.get(side, "")
-        texts = [prompt + text for text in texts]
         output = OUTPUTS[side] if OUTPUTS[side] in self.sizes else OUTPUTS["input"]
-        vectors = np.empty((len(texts), self.sizes[output]), dtype=np.float32)
-        by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        for start in range(0, len(texts), BATCH_SIZE):
-            rows = by_length[start : start + BATCH_SIZE]
-            batch = self.tokenizer.encode_batch_fast([texts[row] for row in rows])
-            feed = {
-                "input_ids": np.array([encoding.ids for encoding in batch], dtype=np.int64),
-                "attention_mask": np.array([encoding.attention_mask for encoding in batch], dtype=np.int64),
-            }
-            vectors[rows] = self.session.run([output], feed)[0]
-        return vectors
+        batch = self.tokenizer.encode_batch_fast([prompt + text for text in texts])
+        feed = {
+            "input_ids": np.array([encoding.ids for encoding in batch], dtype=np.int64),
+            "attention_mask": np.array([encoding.attention_mask for encoding in batch], dtype=np.int64),
+        }
+        return self.session.run([output], feed)[0]
 
 
 def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
@@ -66,7 +59,8 @@ def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTraine
         InputError: ONNX cannot hold the encoder.
     """
     import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(model)), folder / "model.onnx")
-    backend = save_tokenizer(tokenizer, folder)
+    tokenizer.save_pretrained(folder)
+    backend = _truncating_tokenizer(tokenizer, folder)
     padding = {"pad_id": tokenizer.pad_token_id, "pad_token": tokenizer.pad_token}
     backend.enable_padding(**padding, direction=tokenizer.padding_side)
     backend.save(str(folder / "tokenizer.json"))
@@ -75,17 +69,15 @@ def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTraine
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
-    """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does.
+def _truncating_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
+    """The `Tokenizer` of a saved tokenizer that truncates as the model's does.
 
     If special tokens in a text are text (`split_special_tokens`, which transformers applies), it has none.
     """
-    tokenizer.save_pretrained(folder)
     parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     if tokenizer.split_special_tokens:
         parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
     backend = Tokenizer.from_str(json.dumps(parts))
-    backend.no_padding()
     if (limit := token_limit(tokenizer.model_max_length)) is not None:
         backend.enable_truncation(limit, direction=tokenizer.truncation_side)
     else:
