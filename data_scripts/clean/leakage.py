@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 BATCH = 2_000  # rows that are looked up together
-# Columns of text in our datasets and public ones; each row holds a text or a list of texts.
+# Columns of text in our datasets and public ones; each row holds a text.
 TEXT_COLUMNS = (
     *("input", "response", "context", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate"),
     *("captions", "caption", "sentence", "sentences", "text", "text1", "text2", "question", "question1", "question2"),
@@ -29,7 +29,7 @@ TEXT_COLUMNS = (
 
 
 def text_columns(columns: Iterable[str], location: str) -> list[str]:
-    """The columns of a table that hold texts, or lists of them, recognized by their names.
+    """The columns of a table that hold texts, recognized by their names.
 
     Raises:
         InputError: there is none; the message begins with `location`.
@@ -41,16 +41,6 @@ def text_columns(columns: Iterable[str], location: str) -> list[str]:
             f"{location}: no column of text; expected some of {', '.join(TEXT_COLUMNS)}; found {', '.join(available)}"
         )
     return texts
-
-
-def _row_texts(table: pa.Table, columns: list[str]) -> Iterator[tuple[int, str | None]]:
-    """(row, text) of each text in columns whose values are a text or a list of texts."""
-    for name in columns:
-        column = table[name].combine_chunks()
-        rows: Iterable[int] = range(len(column))
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            rows, column = pc.list_parent_indices(column).to_pylist(), pc.list_flatten(column)
-        yield from zip(rows, column.to_pylist(), strict=True)
 
 
 def remove_leaked(
@@ -80,9 +70,10 @@ def remove_leaked(
         for start in range(0, len(dataset), BATCH):
             table = tables[start : start + BATCH]
             names_of_row: defaultdict[int, set[str]] = defaultdict(set)
-            for row, text in _row_texts(table, columns):
-                for name in names_of.get(normalize_text(text or ""), ()):
-                    names_of_row[start + row].add(name)
+            for column in table.columns:
+                for row, text in enumerate(column.to_pylist(), start):
+                    for name in names_of.get(normalize_text(text or ""), ()):
+                        names_of_row[row].add(name)
             for names in names_of_row.values():
                 rows.update(names)
             leaks[list(names_of_row)] = True

@@ -1,15 +1,12 @@
 """Public datasets: a module for each kind, which is the command of its name and has the function that loads it.
 
 The module declares its `KIND`: the columns of the Parquet files, those of the tables that are read, and the conversion.
-A kind whose evaluation datasets are not its splits has `load_evaluation(source)`; `leakage --against` uses it.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
-import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -205,49 +202,3 @@ class Kind:
 def _characters(row: tuple[Any, ...]) -> int:
     texts = (text for value in row for text in (value if isinstance(value, list) else [value]))
     return sum(len(text) for text in texts if isinstance(text, str))
-
-
-def _load_evaluation(name: str, source: str) -> DatasetDict:
-    """Load a source with the command of this name, or as a table."""
-    from data_scripts.loading import load_columns
-
-    name = ALIASES.get(name, name)
-    if name not in {module.name for module in pkgutil.iter_modules(__path__)}:
-        return load_columns(source, ())
-    module = importlib.import_module(f"{__name__}.{name}")
-    return getattr(module, "load_evaluation", module.KIND.load)(source)
-
-
-def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
-    """The sentences of each evaluation split of some datasets: "NAME split" -> sentences.
-
-    Args:
-        against: NAME=SOURCE, as the command's help describes them.
-
-    Raises:
-        InputError: not NAME=SOURCE, a source that cannot be read, or one without an evaluation split.
-    """
-    from data_scripts.clean.leakage import text_columns
-
-    sentences: dict[str, list[str]] = {}
-    for each in against:
-        name, equals, source = each.partition("=")
-        if not (name and equals and source):
-            raise InputError(f"--against {each}: expected NAME=SOURCE, such as stsb=mteb/stsbenchmark-sts")
-        splits = _load_evaluation(name, source)
-        evaluation = {split: rows for split, rows in splits.items() if not split.startswith("train")}
-        if not evaluation:
-            raise InputError(f"--against {each}: has no split for evaluation; found {', '.join(splits)}")
-        for split, rows in evaluation.items():
-            key = f"{name} {'dev' if split == 'validation' else split}"
-            if key in sentences:
-                raise InputError(f"--against {each}: the name {name} is used twice; choose another name")
-            columns = text_columns(rows.column_names, f"{source}, split {split}")
-            sentences[key] = [
-                text
-                for column in columns
-                for value in rows[column]
-                for text in (value if isinstance(value, list) else [value])
-                if isinstance(text, str)
-            ]
-    return sentences

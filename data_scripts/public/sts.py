@@ -27,7 +27,7 @@ from modeling_convsim.files.records import Rows
 from modeling_convsim.files.texts import text_lines
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
+    from datasets import Dataset
 
 
 # Names of the datasets as in table 1 of Siamese CBOW (Kenter et al., 2016), for 2016 those of the files -> the files'
@@ -164,11 +164,3 @@ def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
     for (year, name), own in indices.items():
         sets.setdefault(year, {})[name] = rows.select(own).select_columns(STS_SCHEMA.names)
     return sets
-
-
-def load_evaluation(source: str) -> DatasetDict:
-    """Load the test sets for `leakage --against sts=SOURCE`: "YEAR NAME" -> scored pairs."""
-    from datasets import DatasetDict
-
-    sets = load_sts_sets(source)
-    return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})

@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.public.sts import load_evaluation, load_sts_sets
+from data_scripts.public.sts import load_sts_sets
 from modeling_convsim.files.errors import InputError
 
 
@@ -25,10 +25,6 @@ def test_pairs_with_blank_gold_lines_are_removed_and_the_others_stay_aligned(tmp
     loaded = load_sts_sets(write_set(tmp_path, "2015", "answers-forums", PAIRS, "4.2\n\n0.4\n \n3.0\n"))
     rows = [(row["sentence1"], row["sentence2"], round(row["score"], 4)) for row in loaded["2015"]["answ-forums"]]
     assert rows == [("Red barn", "A barn", 4.2), ("Wet dog", "Dry cat", 0.4), ("Hot tea", "A drink", 3.0)]
-    evaluation = load_evaluation(str(tmp_path))
-    assert {name: pairs.to_list() for name, pairs in evaluation.items()} == {
-        "2015 answ-forums": loaded["2015"]["answ-forums"].to_list()
-    }
 
 
 @pytest.mark.parametrize("gold", ["4.2\n0.4\n3.0\n", "4.2\n\n0.4\n\n3.0\n1.0\n", "4.2\n\n0.4\n\n"])

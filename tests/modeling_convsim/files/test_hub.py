@@ -70,8 +70,6 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     "words",
     [
         "conversations s3://bucket/chat.csv -o {folder}",
-        "leakage s3://bucket/pairs --against mine={folder}",
-        "leakage {folder} --against mine=s3://bucket/questions",
         "captions s3://bucket/images -o {folder}/out",
         "sts {folder} -o s3://bucket/out",
         "download snli -o s3://bucket/data",
