@@ -135,9 +135,9 @@ def adjust_token_weights(model: ConvSimForMultitask, columns: Iterable[TokenColu
     """Adjust the weights of a model's tokens to the frequencies in some texts; returns whether it could.
 
     The new frequency of a token is the mean of that in the texts of the model, which the weights of its lexical channel
-    state, and that in these texts. The lexical channel gets the `rarity_weights` of the new frequencies. The encoder's
-    token weights, if it has them, are multiplied by the square root of the factor by which SIF weights (Arora et al.,
-    2017) would change: they are learned, and partly rare where the texts of the model made them so.
+    state, and that in these texts. The lexical channel gets the `rarity_of` the new frequencies. The encoder's token
+    weights, if it has them, are multiplied by the square root of the factor by which SIF weights (Arora et al., 2017)
+    would change: they are learned, and partly rare where the texts of the model made them so.
 
     Args:
         model: a model; one without a lexical channel is not changed.

@@ -12,16 +12,6 @@ _CHUNK = 10_000_000  # tokens
 _SMALLEST = 1e-6  # weight; a smaller one, which a frequent token has, is taken as this
 
 
-def sif_weights(columns: Iterable[TokenColumn], vocab_size: int) -> np.ndarray:
-    """Return the SIF weight of each token by its share of the columns' tokens, (vocab_size,)."""
-    return sif_of(token_shares(columns, vocab_size))
-
-
-def rarity_weights(columns: Iterable[TokenColumn], vocab_size: int) -> np.ndarray:
-    """Return the rarity weight of each token by its share of the columns' tokens, (vocab_size,)."""
-    return rarity_of(token_shares(columns, vocab_size))
-
-
 def sif_of(shares: np.ndarray) -> np.ndarray:
     """SIF weights (Arora et al., 2017, section 3), a / (a + p(w)), of tokens' shares p(w)."""
     return SIF_A / (SIF_A + shares)

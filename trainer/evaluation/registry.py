@@ -73,7 +73,6 @@ class CardEntry:
         dataset_name: the dataset, for people.
         metrics: key in results.json -> the metric, for people. Other keys, such as counts, are not scores.
         public_sizes: split -> number of pairs in the public dataset, which tells it from a user's own in its format.
-        note: a remark for the Hub's evaluation results.
     """
 
     task_type: str
@@ -82,7 +81,6 @@ class CardEntry:
     dataset_name: str
     metrics: Mapping[str, str]
     public_sizes: Mapping[str, int] = field(default_factory=dict)
-    note: str | None = None
 
 
 @dataclass(frozen=True)

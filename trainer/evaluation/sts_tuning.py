@@ -222,7 +222,6 @@ EVALUATOR = Evaluator(
     card=replace(
         stsb.EVALUATOR.card,
         metrics={name: f"{label}, tuned" for name, label in stsb.EVALUATOR.card.metrics.items()},
-        note="tuned with one matrix on the training set",
     ),
     runs_on_dev=False,  # takes a minute
 )

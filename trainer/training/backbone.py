@@ -30,9 +30,8 @@ from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from trainer.encoders.loading import installed_copy
 
-# The names of poolings and prompts in sentence-transformers, and ours.
+# The names of poolings in sentence-transformers, and ours.
 POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
-PROMPTS = {"query": ["query"], "response": ["document", "passage", "corpus"]}
 MODULES = ("Transformer", "Pooling", "Normalize")
 
 

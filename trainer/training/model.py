@@ -22,7 +22,7 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.teacher import embed_tokens
 from trainer.data.token_cache import token_columns
-from trainer.data.token_weights import rarity_weights, sif_weights
+from trainer.data.token_weights import rarity_of, sif_of, token_shares
 from trainer.data.word_vectors import cached_word_vectors, is_sentence_transformer, read_word_vectors
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import Side
@@ -230,7 +230,7 @@ def initialize_embeddings(
     elif settings.word_vectors != "random":
         _set_word_embeddings(model, _given_word_vectors(settings, model, tokenizer, *table.shape))
     if settings.token_weights == "sif":
-        weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
+        weights = torch.from_numpy(sif_of(token_shares(columns, len(table)))).to(table.dtype).unsqueeze(1)
         model.encoder.scale_tokens(weights)
 
 
@@ -238,14 +238,14 @@ def initialize_embeddings(
 def initialize_lexical_channel(
     model: ConvSimForMultitask, tasks: dict[str, Task], special_tokens: Sequence[int] = ()
 ) -> None:
-    """Give the lexical channel of a model, if it has one, the `rarity_weights` of the tasks' texts.
+    """Give the lexical channel of a model, if it has one, weights by the rarity of tokens in the tasks' texts.
 
     The weights of `special_tokens`, which the tokenizer adds to every text, are 0.
     """
     if model.lexical_channel is None:
         return
     columns = [column for task in tasks.values() if task.adds_texts for column in task.columns]
-    weights = torch.from_numpy(rarity_weights(columns, model.config.vocab_size))
+    weights = torch.from_numpy(rarity_of(token_shares(columns, model.config.vocab_size)))
     weights[list(special_tokens)] = 0
     model.lexical_channel.weights.copy_(weights)
 

@@ -63,14 +63,11 @@ class ModelEvaluator:
         queries: int | None = None,
         intervals: bool = False,
         matrices: dict[str, np.ndarray] | None = None,
-        evaluators: Iterable[str] | None = None,
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training = self.model.training
         encoder = Encoder(self.model, self._batch_tokenizer)  # sets what computes in torch to evaluation mode
-        results = evaluate_encoder(
-            encoder, self._data, split, evaluators, queries=queries, intervals=intervals, matrices=matrices
-        )
+        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals, matrices=matrices)
         self.model.train(was_training)
         return results
 

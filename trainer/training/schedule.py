@@ -29,13 +29,8 @@ class Schedule:
         self.first_late_step = math.ceil(settings.late_from * settings.max_steps)
         """The first step to which the late_ options apply; `steps` if there is none."""
 
-    def batch_size(self, step: int) -> int:
-        """Return the batch size of a step, over all processes."""
-        late = self._settings.late_batch_size
-        return late if late and step >= self.first_late_step else self._settings.batch_size
-
     def batch_sizes(self) -> np.ndarray:
-        """Return the `batch_size` of every step, (steps,) int32, without a loop over the paper's 40 million steps."""
+        """Return the batch size of every step, over all processes: (steps,) int32."""
         sizes = np.full(self.steps, self._settings.batch_size, dtype=np.int32)
         sizes[self.first_late_step :] = self._settings.late_batch_size or self._settings.batch_size
         return sizes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.data import token_weights
-from trainer.data.token_weights import rarity_of, rarity_weights, shares_of_rarity, sif_weights, token_shares
+from trainer.data.token_weights import rarity_of, shares_of_rarity, sif_of, token_shares
 
 COLUMNS = [SimpleNamespace(ids=np.array([1, 1, 1, 2])), SimpleNamespace(ids=np.array([2, 1, 1, 3, 1, 2]))]
 SHARES = (0.6, 0.3, 0.1)  # of the tokens 1, 2 and 3
@@ -15,9 +15,10 @@ SHARES = (0.6, 0.3, 0.1)  # of the tokens 1, 2 and 3
 
 def test_weights_are_those_of_the_formulas(monkeypatch):
     monkeypatch.setattr(token_weights, "_CHUNK", 4)
-    assert sif_weights(COLUMNS, 5).tolist() == pytest.approx([1, *(1e-3 / (1e-3 + share) for share in SHARES), 1])
+    shares = token_shares(COLUMNS, 5)
+    assert sif_of(shares).tolist() == pytest.approx([1, *(1e-3 / (1e-3 + share) for share in SHARES), 1])
     squares = [(math.log(share) / math.log(0.1)) ** 2 for share in SHARES]
-    assert rarity_weights(COLUMNS, 5).tolist() == pytest.approx([1, *squares, 1])
+    assert rarity_of(shares).tolist() == pytest.approx([1, *squares, 1])
     assert token_shares([SimpleNamespace(ids=np.array([], int))], 3).tolist() == [0, 0, 0]
 
 
