@@ -37,86 +37,47 @@ def attention_keys(mask: Tensor) -> Tensor:
 
 @dataclass
 class SentenceGroup:
-    """Sentences that attention reads together, padded to the same width.
+    """Sentences that attention reads together, of the same width.
 
     Args:
         sentences: Number of sentences.
         width: Positions per sentence.
-        tokens: Number of tokens in the group's flat form.
-        indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
         keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
-        starts: (all sentences + 1,) int32, where each sentence starts among the tokens of a group without padding,
-            which counts as one sentence; None for other groups.
-        longest: Tokens of the longest sentence of a group without padding.
+        starts: (all sentences + 1,) int32, where each sentence starts among the tokens of a group of sentences of any
+            lengths, which counts as one sentence; None for other groups.
+        longest: Tokens of the longest sentence of such a group.
     """
 
     sentences: int
     width: int
-    tokens: int
-    indices: Tensor | None = None
     keys: Tensor | None = None
     starts: Tensor | None = None
     longest: int = 0
 
     @classmethod
-    def without_padding(cls, lengths: Tensor) -> "SentenceGroup":
+    def of_any_lengths(cls, lengths: Tensor) -> "SentenceGroup":
         """One group of all sentences of the given lengths (sentences,), for attention that reads `starts`."""
         starts = F.pad(lengths.cumsum(0), (1, 0)).int()
-        tokens = int(starts[-1])
-        return cls(1, tokens, tokens, starts=starts, longest=int(lengths.max()))
+        return cls(1, int(starts[-1]), starts=starts, longest=int(lengths.max()))
 
     @property
     def unpadded_arguments(self) -> dict[str, Tensor | int]:
-        """The arguments of attention functions that describe sentences without padding, if these are."""
+        """The arguments of attention functions that describe sentences of any lengths, if these are."""
         return {} if self.starts is None else {"cu_seq_lens_q": self.starts, "max_length_q": self.longest}
-
-    @classmethod
-    def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
-        """Groups sentences of the given lengths (sentences,), at most `width`."""
-        mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)  # (sentences, width)
-        indices = mask.flatten().nonzero().squeeze(1)
-        return cls(len(lengths), width, len(indices), indices, attention_keys(mask))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
         """Copies the group to a device; Accelerate calls it for layers that `device_map` puts on another one."""
-        indices, keys, starts = (
-            None if tensor is None else copy_to(tensor, torch.device(device))
-            for tensor in (self.indices, self.keys, self.starts)
+        keys, starts = (
+            None if tensor is None else copy_to(tensor, torch.device(device)) for tensor in (self.keys, self.starts)
         )
-        return replace(self, indices=indices, keys=keys, starts=starts)
-
-    def pad(self, flat: Tensor) -> Tensor:
-        """Pads flat tokens (tokens, size) with zeros to (sentences, width, size)."""
-        if self.indices is not None:
-            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.indices, flat)
-        return flat.view(self.sentences, self.width, flat.shape[1])
-
-    def flatten(self, padded: Tensor) -> Tensor:
-        """Removes the padding from (sentences, width, size): (tokens, size)."""
-        flat = padded.flatten(0, 1)
-        return flat if self.indices is None else flat.index_select(0, self.indices)
+        return replace(self, keys=keys, starts=starts)
 
 
-def group_step(device: torch.device) -> int:
-    """The step of group widths: sentences whose lengths round up to the same multiple of it form one group.
-
-    On a CPU only sentences of equal length are grouped, so that nothing is padded. On other devices, many small calls
-    would cost more than some padding.
-    """
-    return 1 if device.type == "cpu" else 16
-
-
-def group_by_length(lengths: Tensor, step: int) -> list[SentenceGroup]:
-    """Groups of similar length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
-    widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
-    groups, start = [], 0
-    for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
-        if width and step == 1:
-            groups.append(SentenceGroup(count, width, count * width))
-        elif width:
-            groups.append(SentenceGroup.from_lengths(lengths[start : start + count], width))
-        start += count
-    return groups
+def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
+    """Groups of equal length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
+    widths, counts = torch.unique_consecutive(lengths, return_counts=True)
+    pairs = zip(counts.tolist(), widths.tolist(), strict=True)
+    return [SentenceGroup(count, width) for count, width in pairs if width]
 
 
 @dataclass
@@ -165,9 +126,9 @@ class FlatLayout:
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
         if without_padding and total:
-            groups = [SentenceGroup.without_padding(sorted_lengths[sorted_lengths > 0])]
+            groups = [SentenceGroup.of_any_lengths(sorted_lengths[sorted_lengths > 0])]
         else:
-            groups = group_by_length(sorted_lengths, group_step(device))
+            groups = group_by_length(sorted_lengths)
         width = int(sorted_lengths[-1]) if total else 1
         lengths, order, source, positions = (copy_to(part, device) for part in (lengths, order, source, positions))
         return cls(lengths, order, source, positions, [group.to(device) for group in groups], width, mask)
@@ -214,7 +175,7 @@ class PaddedLayout:
         self.mask = mask
         # Counted over real tokens, so that padding on the left does not shift them.
         self.positions = (mask.cumsum(1) - 1).clamp_min(0)  # (batch, width)
-        self.groups = [SentenceGroup(batch, self.width, batch * self.width, None, attention_keys(mask))]
+        self.groups = [SentenceGroup(batch, self.width, attention_keys(mask))]
 
     def arrange(self, values: Tensor) -> Tensor:
         """Keeps ids or embeddings (batch, width, …) as they are."""

@@ -214,17 +214,17 @@ class ConvSimTransformerAttention(nn.Module):
         contexts, weights = [], None
         states = self.query_key_value(hidden)
         is_padded = states.dim() == 3  # not flattened here, so that any number of sentences and tokens can be exported
-        parts = [states] if is_padded else states.split([group.tokens for group in groups])
+        parts = [states] if is_padded else states.split([group.sentences * group.width for group in groups])
         for part, group in zip(parts, groups, strict=True):
             # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
-            padded = part if is_padded else group.pad(part)
-            query, key, value = padded.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+            grouped = part if is_padded else part.view(group.sentences, group.width, -1)
+            query, key, value = grouped.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
             context, weights = attend(
                 self, query, key, value, group.keys, scaling=self.head_size**-0.5,
                 dropout=self.config.attention_dropout if self.training else 0.0, **group.unpadded_arguments,
             )  # fmt: skip
             context = context.flatten(2)  # (sentences, width, hidden_size)
-            contexts.append(context if is_padded else group.flatten(context))
+            contexts.append(context if is_padded else context.flatten(0, 1))
         return self.output(torch.cat(contexts) if contexts else hidden), weights
 
 

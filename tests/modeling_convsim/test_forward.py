@@ -321,7 +321,7 @@ def test_a_transformer_is_exported_with_named_dimensions():
 
 
 def test_sentence_groups_are_moved_to_a_layers_device():
-    lengths = torch.tensor([2, 5])
-    (moved,) = send_to_device([SentenceGroup.from_lengths(lengths, 5)], "meta")
-    assert moved.indices.is_meta and moved.keys.is_meta and (moved.sentences, moved.width, moved.tokens) == (2, 5, 7)
-    assert send_to_device(SentenceGroup(2, 3, 6), "meta") == SentenceGroup(2, 3, 6)
+    keys = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    (moved,) = send_to_device([SentenceGroup(2, 5, keys)], "meta")
+    assert moved.keys.is_meta and (moved.sentences, moved.width) == (2, 5)
+    assert send_to_device(SentenceGroup(2, 3), "meta") == SentenceGroup(2, 3)

@@ -6,8 +6,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 
-from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts
-from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel
+from modeling_convsim.modeling_layouts import timing_signal
 from modeling_convsim.modeling_transformer import drop_values
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
@@ -70,16 +70,6 @@ def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
         mean = sum(reference_states(model, sentence)[-1]) / len(sentence)
         projected = model.projection.weight @ mean + model.projection.bias
         torch.testing.assert_close(vector, projected / projected.norm(), rtol=0, atol=2e-6)
-
-
-@torch.no_grad()
-def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
-    model = build("transformer").encoder
-    expected = model(**pack(SENTENCES)).pooler_output
-    monkeypatch.setattr(modeling_layouts, "group_step", lambda device: 4)
-    layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]), torch.device("cpu"))
-    assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
-    torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
 @torch.no_grad()
