@@ -3,9 +3,8 @@
 import codecs
 import csv
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any
 
@@ -139,68 +138,54 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
     Raises:
         ValueError: Another process is writing the file, or it cannot be written; an old one then stays.
     """
-    pending: deque[str] = deque()  # texts that were read, but whose vectors are not written yet
-
-    def read_texts() -> Iterator[str]:
-        for text in texts:
-            pending.append(text)
-            yield text
-
-    write = _write_parquet if output.suffix == ".parquet" else _write_npy
-    count = 0
-
-    def parts() -> Iterator[tuple[list[str], np.ndarray]]:
-        nonlocal count
-        for vectors in encode(read_texts()):
-            count += len(vectors)
-            yield [pending.popleft() for _ in vectors], vectors
-
     output = resolve_links(output)
     with locked(output, lock_beside(output)):
         remove_temporary_files(output.parent, output)
         with new_file(output) as temporary:
-            write(temporary, parts())
-    return count
+            if output.suffix == ".parquet":
+                read, written = tee(texts)  # which hold the texts whose vectors are not written yet
+                return _write_parquet(temporary, written, encode(read))
+            return write_arrays(temporary, encode(texts))
 
 
-def write_array(path: Path, array: np.ndarray) -> None:
-    """Writes a .npy file. `np.save` does not notice when a full disk takes all but the last bytes.
+def write_arrays(path: Path, parts: Iterable[np.ndarray]) -> int:
+    """Writes the rows of arrays, of which there are some, to a .npy file; returns their number.
+
+    `np.save` does not notice when a full disk takes all but the last bytes.
 
     Raises:
         OSError: The file cannot be written.
     """
-    array = np.ascontiguousarray(array)
-    with path.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
-        stream.write(array.data)
-
-
-def _write_npy(path: Path, parts: Iterator[tuple[list[str], np.ndarray]]) -> None:
     # NumPy leaves space in the header for the first axis to grow, so it can be rewritten once the row count is known.
-    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, 0)}
+    rows = 0
     with path.open("wb") as stream:
-        rows = 0
-        for _, vectors in parts:
+        for part in map(np.ascontiguousarray, parts):
             if not rows:
-                np.lib.format.write_array_header_1_0(stream, header | {"shape": vectors.shape})
-            rows += len(vectors)
-            stream.write(np.ascontiguousarray(vectors, "<f4").data)
+                header = np.lib.format.header_data_from_array_1_0(part)
+                np.lib.format.write_array_header_1_0(stream, header)
+            rows += len(part)
+            stream.write(part.data)
         stream.seek(0)
-        np.lib.format.write_array_header_1_0(stream, header | {"shape": (rows, vectors.shape[1])})
+        np.lib.format.write_array_header_1_0(stream, header | {"shape": (rows, *part.shape[1:])})
+    return rows
 
 
-def _write_parquet(path: Path, parts: Iterator[tuple[list[str], np.ndarray]]) -> None:
+def _write_parquet(path: Path, texts: Iterator[str], parts: Iterator[np.ndarray]) -> int:
     parquet = import_parquet()
     import pyarrow
 
-    writer = None
+    writer, rows = None, 0
     try:
-        for texts, vectors in parts:
+        for vectors in parts:
+            rows += len(vectors)
             flat = pyarrow.array(vectors.ravel())
             embedding = pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-            table = pyarrow.table({"text": pyarrow.array(texts, pyarrow.string()), "embedding": embedding})
+            table = pyarrow.table(
+                {"text": pyarrow.array(islice(texts, len(vectors)), pyarrow.string()), "embedding": embedding}
+            )
             writer = writer or parquet.ParquetWriter(path, table.schema, write_page_checksum=True)
             writer.write_table(table)
     finally:
         if writer:
             writer.close()
+    return rows

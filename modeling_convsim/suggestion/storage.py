@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from modeling_convsim.encoding.text_files import write_array
+from modeling_convsim.encoding.text_files import write_arrays
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.folders import staged_folder
@@ -150,7 +150,7 @@ def write_index(folder: Path, file: IndexFile, replies: Replies, vectors: np.nda
         columns = [replies.texts, replies.counts.tolist(), *([replies.messages] if replies.messages else [])]
         rows = [dict(zip(ROW, row, strict=False)) for row in zip(*columns, strict=True)]
         (new / "replies.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(rows))
-        write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
+        write_arrays(new / "vectors.npy", [vectors.astype(np.float16, copy=False)])
         if faiss_index is not None:
             import_faiss().write_index(faiss_index, str(new / "replies.faiss"))
         _write_file(new, file)

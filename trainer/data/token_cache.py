@@ -19,6 +19,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
+from modeling_convsim.encoding.text_files import write_arrays
 from modeling_convsim.files.storage import make_folder, new_file, report_write_errors, temporary_path
 from trainer.processes import available_threads
 
@@ -184,11 +185,8 @@ def write_array(path: Path, array: np.ndarray) -> None:
         InputError: the file cannot be written.
     """
     make_folder(path.parent)
-    array = np.ascontiguousarray(array)
-    with new_file(path) as temporary, temporary.open("wb") as file:
-        # Not with np.save, which does not notice when a full disk takes all but the last bytes.
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.data)
+    with new_file(path) as temporary:
+        write_arrays(temporary, [array])
 
 
 def digest_texts(digest: xxhash.xxh3_128, texts: Sequence[str]) -> None:

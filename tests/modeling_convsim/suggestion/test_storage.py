@@ -63,7 +63,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(storage, "write_array", fail)
+    monkeypatch.setattr(storage, "write_arrays", fail)
     with pytest.raises(ValueError, match=r"index: cannot be written \(No space left on device\); free some disk space"):
         write(index, "new")
     assert text_of(index) == "old" and [path.name for path in index.parent.iterdir()] == ["index"]
