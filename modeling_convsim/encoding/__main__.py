@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import get_args
 
 import numpy as np
-from tqdm import tqdm
 
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.encoder import Encoder, Side
+from modeling_convsim.encoding.loading import MODEL_HELP, add_hardware_arguments
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
 from modeling_convsim.files.command_line import (
     ArgumentParser,
@@ -29,10 +29,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Encode texts with a saved model.",
         epilog="example: convsim encode runs/quickstart/model questions.txt -o questions.npy",
     )
-    parser.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
+    parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("file", help=f"texts: one per line, UTF-8; - for standard input; or a table ({TABLE_SUFFIXES})")
     _add_input_and_output(parser)
-    _add_hardware(parser)
+    add_hardware_arguments(parser)
     options = parser.parse_args(arguments)
     if options.column and not is_table(options.file):
         parser.error(
@@ -64,18 +64,6 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_hardware(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("hardware")
-    group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
-    group.add_argument(
-        "--dtype",
-        choices=get_args(Dtype),
-        default="float32",
-        help="precision of the model; auto: bfloat16 if this device has instructions for it; the file always holds "
-        "float32 (default: float32)",
-    )
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
     return run_stoppable(lambda: _run(parse_arguments(arguments)))
@@ -86,12 +74,10 @@ def _run(options: argparse.Namespace) -> int:
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
-            with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
-                for vectors in encoder.stream(texts, options.side):
-                    if not np.isfinite(vectors).all():
-                        raise ValueError(f"{options.model} gives vectors that are not finite: its weights are damaged")
-                    progress.update(len(vectors))
-                    yield vectors
+            for vectors in encoder.stream(texts, options.side, show_progress=True):
+                if not np.isfinite(vectors).all():
+                    raise ValueError(f"{options.model} gives vectors that are not finite: its weights are damaged")
+                yield vectors
 
         texts = read_texts(options.file, options.column or "text", ": choose one with --column")
         count = write_vectors(options.output, texts, encode)

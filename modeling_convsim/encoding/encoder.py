@@ -8,19 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Union, cast, get_args
 
 import numpy as np
-from tqdm import tqdm
 
-from modeling_convsim.encoding.batch_tokenizer import (
-    BatchTokenizer,
-    TextError,
-    check_text,
-    refuse_single_string,
-    token_limit,
-)
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, check_text, refuse_single_string, token_limit
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.joint import SECOND, JointEncoder, read_share
-from modeling_convsim.encoding.loading import find_folder, parse_model_id, read_model_type
-from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, split_windows
+from modeling_convsim.encoding.loading import Dtype, find_folder, parse_model_id, read_model_type
+from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, follow, split_windows
 from modeling_convsim.files.extras import import_extra
 from modeling_convsim.modeling_averaging import LABELS, AveragingModel
 
@@ -32,7 +25,6 @@ if TYPE_CHECKING:
     from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 Side = Literal["input", "query", "response"]
-Dtype = Literal["float32", "bfloat16", "auto"]
 
 
 class Encoder:
@@ -253,17 +245,9 @@ class Encoder:
         threads = self.model.threads
         windows = split_windows(texts, batch_size * self.model.sorted_batches, threads)
         encode = partial(self._encode_window, side=side, batch_size=batch_size)
-        rows, total = 0, operator.length_hint(texts) or None
-        with tqdm(
-            total=total, desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
-        ) as progress:
-            try:
-                for vectors in encode_in_threads(encode, windows, threads):
-                    rows += len(vectors)
-                    progress.update(len(vectors))
-                    yield vectors
-            except TextError as error:  # its position is counted in its window
-                raise TextError(rows + error.position, error.reason) from None
+        yield from follow(
+            encode_in_threads(encode, windows, threads), operator.length_hint(texts) or None, show_progress
+        )
 
     def nli_logits(
         self, premises: Iterable[str], hypotheses: Iterable[str], batch_size: int | None = None

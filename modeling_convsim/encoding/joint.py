@@ -2,15 +2,15 @@
 
 import hashlib
 import json
+import operator
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from modeling_convsim.encoding.batch_tokenizer import TextError, refuse_single_string
+from modeling_convsim.encoding.batch_tokenizer import refuse_single_string
+from modeling_convsim.encoding.threads import follow, split_windows
 from modeling_convsim.files.json_files import read_object
 
 CHUNK = 16_384  # texts that `stream` encodes by one model, then by the other
@@ -97,20 +97,8 @@ class JointEncoder:
     ) -> Iterator[np.ndarray]:
         """As `Encoder.stream`."""
         refuse_single_string(texts, "stream([text])")
-        return self._stream(iter(texts), side, batch_size, show_progress)
-
-    def _stream(
-        self, texts: Iterator[str], side: str, batch_size: int | None, show_progress: bool
-    ) -> Iterator[np.ndarray]:
-        start = 0
-        with tqdm(desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
-            while chunk := list(islice(texts, CHUNK)):
-                try:
-                    yield self.encode(chunk, side, batch_size)
-                except TextError as error:  # its position is counted in its chunk
-                    raise TextError(start + error.position, error.reason) from None
-                start += len(chunk)
-                progress.update(len(chunk))
+        parts = (self.encode(chunk, side, batch_size) for chunk in split_windows(texts, CHUNK, 1))
+        return follow(parts, operator.length_hint(texts) or None, show_progress)
 
 
 def read_share(folder: Path) -> float | None:

@@ -1,12 +1,29 @@
 """Opens a saved model of a folder or of the Hub, and explains why one cannot be opened."""
 
+import argparse
 import os
 from pathlib import Path
+from typing import Literal, get_args
 
 from modeling_convsim.files.errors import one_line
 from modeling_convsim.files.json_files import read_object
 
+Dtype = Literal["float32", "bfloat16", "auto"]
+MODEL_HELP = "folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub"
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
+
+
+def add_hardware_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of every command that opens a model."""
+    group = parser.add_argument_group("hardware")
+    group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
+    group.add_argument(
+        "--dtype",
+        choices=get_args(Dtype),
+        default="float32",
+        help="precision of the model; auto: bfloat16 if this device has instructions for it; vectors are always "
+        "returned as float32 (default: float32)",
+    )
 
 
 def parse_model_id(name: str) -> tuple[str, str | None]:

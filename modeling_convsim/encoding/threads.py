@@ -1,4 +1,4 @@
-"""Encodes windows of texts in several threads, and yields their vectors in the order of the texts."""
+"""Encodes windows of texts, in several threads or not, and yields their vectors in the order of the texts."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -6,6 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
 import numpy as np
+from tqdm import tqdm
+
+from modeling_convsim.encoding.batch_tokenizer import TextError
 
 MIN_TEXTS_PER_THREAD = 64  # starting a thread takes as long as encoding a few texts
 
@@ -21,6 +24,25 @@ def split_windows(texts: Iterable[str], size: int, threads: int) -> Iterator[lis
         size = min(size, max(-(-len(first) // threads), MIN_TEXTS_PER_THREAD))
     remaining = chain(first, remaining)
     return iter(lambda: list(islice(remaining, size)), [])
+
+
+def follow(parts: Iterable[np.ndarray], total: int | None, show_progress: bool) -> Iterator[np.ndarray]:
+    """Yields the vectors of windows, with texts per second, and with their number so far in the position of an error.
+
+    Raises:
+        TextError: A text cannot be encoded.
+    """
+    rows = 0
+    with tqdm(
+        total=total, desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
+    ) as progress:
+        try:
+            for vectors in parts:
+                rows += len(vectors)
+                progress.update(len(vectors))
+                yield vectors
+        except TextError as error:  # its position is counted in its window
+            raise TextError(rows + error.position, error.reason) from None
 
 
 def encode_in_threads(

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from modeling_convsim.encoding import Dtype, Encoder
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.loading import MODEL_HELP, add_hardware_arguments
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_contexts, read_texts
 from modeling_convsim.files.command_line import (
     ArgumentParser,
@@ -79,7 +80,7 @@ def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser
 
 def _add_build(commands: Any) -> None:
     build = _add_command(commands, "build", "Build an index of replies, and save it.")
-    build.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
+    build.add_argument("model", help=MODEL_HELP)
     build.add_argument(
         "files", nargs="+", metavar="FILE", help=f"replies: one per line, UTF-8, or a table ({TABLE_SUFFIXES})"
     )
@@ -98,7 +99,7 @@ def _add_build(commands: Any) -> None:
         "its answers the replies",
     )
     add_output_argument(group, "folder of the index")
-    _add_hardware(build)
+    add_hardware_arguments(build)
 
 
 def _add_suggest(commands: Any) -> None:
@@ -133,7 +134,7 @@ def _add_suggest(commands: Any) -> None:
         "index)",
     )
     _add_model(suggest)
-    _add_hardware(suggest)
+    add_hardware_arguments(suggest)
 
 
 def _add_calibrate(commands: Any) -> None:
@@ -156,23 +157,12 @@ def _add_calibrate(commands: Any) -> None:
         "none)",
     )
     _add_model(calibrate)
-    _add_hardware(calibrate)
+    add_hardware_arguments(calibrate)
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("model")
     group.add_argument("--model", help="where the index's model is now (default: the folder or name in the index)")
-
-
-def _add_hardware(command: argparse.ArgumentParser) -> None:
-    group = command.add_argument_group("hardware")
-    group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
-    group.add_argument(
-        "--dtype",
-        choices=get_args(Dtype),
-        default="float32",
-        help="precision of the model; auto: bfloat16 if this device has instructions for it (default: float32)",
-    )
 
 
 def _score(value: str) -> float:
