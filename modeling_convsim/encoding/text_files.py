@@ -19,6 +19,7 @@ from modeling_convsim.files.texts import BrokenLines, TextFile, decoded_lines, t
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
 TABLE_SUFFIXES = ", ".join(TABLES)
+PARQUET = ("pyarrow.parquet", "suggest", "a Parquet file (.txt and .npy do not)")  # for `import_extra`
 DELIMITERS = ",;\t|"  # of CSV; the first by which the header has the column
 
 
@@ -100,7 +101,7 @@ def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
     """The values of a column, each with its location in the file."""
     text, columns = None, TABS
     if form_of(path) == ".parquet":
-        import_parquet()  # which names what to install, before the file is opened
+        import_extra(*PARQUET)  # which names what to install, before the file is opened
     if form_of(path) == ".csv":
         text = TextFile.read(path)
         header = text.head.removeprefix(codecs.BOM_UTF8).partition(b"\n")[0].decode(errors="replace").rstrip("\r")
@@ -113,15 +114,6 @@ def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
         if column not in record:
             raise ValueError(f"{location}: no field {column!r}, only {', '.join(record)}{remedy}")
         yield location, record[column]
-
-
-def import_parquet() -> Any:
-    """Imports pyarrow's Parquet module, which only Parquet files need.
-
-    Raises:
-        ValueError: pyarrow is not installed.
-    """
-    return import_extra("pyarrow.parquet", "suggest", "a Parquet file (.txt and .npy do not)")
 
 
 def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable[str]], Iterator[np.ndarray]]) -> int:
@@ -171,7 +163,7 @@ def write_arrays(path: Path, parts: Iterable[np.ndarray]) -> int:
 
 
 def _write_parquet(path: Path, texts: Iterator[str], parts: Iterator[np.ndarray]) -> int:
-    parquet = import_parquet()
+    parquet = import_extra(*PARQUET)
     import pyarrow
 
     writer, rows = None, 0
