@@ -1,7 +1,7 @@
 """The Transformer encoder (Yang et al. 2018, section 2.3): Tensor2Tensor's base model, with pre-layer-norm and ReLU.
 
-Layers read flat tokens (tokens, hidden_size), one sentence after the other, and only attention pads them: groups of
-sentences, (sentences, width, hidden_size). `modeling_layouts.py` arranges a batch.
+Layers read flat tokens (tokens, hidden_size), one sentence after the other, and attention reads groups of sentences of
+equal length, (sentences, width, hidden_size). `modeling_layouts.py` arranges a batch.
 """
 
 import math

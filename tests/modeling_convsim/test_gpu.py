@@ -57,7 +57,7 @@ def test_offsets_may_be_on_the_cpu(kind):
 @pytest.mark.parametrize("arrange", [pack, pad])
 @pytest.mark.parametrize("kind", ["transformer", "transformer_residual"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_attention_without_padding_has_the_vectors_and_gradients_of_padded_attention(kind, arrange, dtype, monkeypatch):
+def test_attention_without_padding_has_the_vectors_and_gradients_of_groups_by_length(kind, arrange, dtype, monkeypatch):
     model, batch = build(kind).encoder.to(GPU), to_gpu(arrange(SENTENCES))
     with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
         assert model._reads_without_padding(GPU)
