@@ -74,23 +74,6 @@ def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device)
 
 
-def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
-    """The gradient (ids,) of the weights of bag sums: of each id, gradient (bags, dimensions) of its bag . its row.
-
-    PyTorch's function for this is not public, but copies no rows (the benchmark kernel_bag_gradient has its gain).
-    """
-    compute = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", None)
-    if compute is not None:
-        return compute(gradient, table, ids, offsets, bags, 0)
-    return multiply_rows(gradient, table, ids, bags)
-
-
-def multiply_rows(gradient: Tensor, table: Tensor, ids: Tensor, bags: Tensor, size: int = 1024) -> Tensor:
-    """As `weight_gradients`, with public functions; `size` rows are copied at a time."""
-    parts = zip(bags.split(size), ids.split(size), strict=True)
-    return torch.cat([torch.linalg.vecdot(gradient[bag], table[row]) for bag, row in parts])
-
-
 class _SparseBagSums(torch.autograd.Function):
     """`F.embedding_bag` in sum mode with a coalesced sparse gradient, computed without one row per token.
 
@@ -122,7 +105,9 @@ class _SparseBagSums(torch.autograd.Function):
         )
         weight_gradient = None
         if ctx.needs_input_grad[3]:
-            weight_gradient = weight_gradients(gradient, table, ids, offsets, bags)
+            # Of each id, the gradient of its bag . its row. PyTorch has no public function that copies no rows.
+            compute = torch.ops.aten._embedding_bag_per_sample_weights_backward
+            weight_gradient = compute(gradient, table, ids, offsets, bags, 0)
         return table_gradient, None, None, weight_gradient
 
 
