@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, cast
@@ -122,8 +121,6 @@ class ConvSimMultitaskOutput(ModelOutput):
             shaped like `response_embeds`.
         hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
         nli_logits: (batch, 3): entailment, neutral, contradiction.
-        hidden_states: The hidden states of the inputs or premises, if they are requested (see `ConvSimEncoder`).
-        attentions: Their attention weights, if they are requested.
     """
 
     loss: Tensor | None = None
@@ -133,8 +130,6 @@ class ConvSimMultitaskOutput(ModelOutput):
     query_embeds: Tensor | None = None
     hypothesis_embeds: Tensor | None = None
     nli_logits: Tensor | None = None
-    hidden_states: tuple[Tensor | None, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
 
 
 def scale_responses(output: ConvSimMultitaskOutput) -> Tensor:
@@ -213,11 +208,10 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             return_loss: add the loss of response prediction, the cross-entropy of each input's own response among all
                 responses of the batch (Yang et al. 2018, section 2.2).
             num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
-            **kwargs: the encoder's options, such as `output_hidden_states`, for the inputs or premises.
+            **kwargs: other arguments, which are ignored.
 
         Raises:
-            ValueError: A loss is requested without the texts that it needs, a shape is wrong, or the encoder does not
-                return what is requested.
+            ValueError: A loss is requested without the texts that it needs, or a shape is wrong.
         """
         if labels is not None and hypothesis_input_ids is None:
             raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
@@ -228,8 +222,8 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
         if hypothesis_input_ids is not None:
             batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
-        (pooled, *others), states = self._encode(batches, kwargs)
-        output = ConvSimMultitaskOutput(pooler_output=pooled, **states)
+        pooled, *others = self._encode(batches)
+        output = ConvSimMultitaskOutput(pooler_output=pooled)
         losses = []
         if response_input_ids is not None:
             output.response_embeds = self.response_vectors(others.pop(0), *batches[1])
@@ -293,28 +287,19 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         lexical = self.lexical_channel(input_ids, attention_mask, cu_seqlens)
         return self.lexical_channel.append(vectors, lexical, self.config.lexical_share)
 
-    def _encode(
-        self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]], options: Mapping[str, Any]
-    ) -> tuple[list[Tensor], dict[str, Any]]:
-        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient.
-
-        Also returns the hidden states and attentions of the first batch that `options` request.
-        """
+    def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
+        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
         are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
         if len(batches) == 1 or not are_packed:
-            first, *others = batches
-            output = self.encoder(*first, return_dict=True, **options)
-            states = {name: output[name] for name in ("hidden_states", "attentions") if name in output}
-            pooled = [self.encoder(*batch, return_dict=True).pooler_output for batch in others]
-            return [output.pooler_output, *pooled], states
+            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
         packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
         offsets = [cu_seqlens for _, cu_seqlens in packed]
         joined = offsets[0]
         for cu_seqlens in offsets[1:]:
             joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
         input_ids = torch.cat([ids for ids, _ in packed])
-        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True, **options).pooler_output
-        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets])), {}
+        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
+        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
 
 
 class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
@@ -357,12 +342,10 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
             token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
             labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy, unless
                 `config.problem_type` or `num_labels` request another one, as in transformers' classifiers.
-            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, which divides the
-                sum of cross-entropies, instead of `batch`.
+            **kwargs: `num_items_in_batch`, which divides the sum of cross-entropies, instead of `batch`.
 
         Returns:
-            `logits` (batch, num_labels), in the order of `config.id2label`. The hidden states and attentions of a token
-            are those of its own sentence, which the encoder reads without the other one.
+            `logits` (batch, num_labels), in the order of `config.id2label`.
 
         Raises:
             ValueError: There are no `token_type_ids`, or a shape is wrong.
@@ -373,25 +356,13 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
                 "tokenizer(first, second, return_token_type_ids=True)"
             )
         input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
-        is_second = token_type_ids == 1
-        items = kwargs.pop("num_items_in_batch", None)
-        first, second = (
-            self.encoder(input_ids, mask & part, return_dict=True, **kwargs)
-            for part in (token_type_ids == 0, is_second)
-        )
-        logits = self.nli_head(first.pooler_output, second.pooler_output)
+        parts = (mask & (token_type_ids == sentence) for sentence in (0, 1))
+        logits = self.nli_head(*(self.encoder(input_ids, part, return_dict=True).pooler_output for part in parts))
         loss = None
         if labels is not None:
+            items = kwargs.get("num_items_in_batch")
             loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
-        states: dict[str, Any] = {
-            # Those that `output_hidden_states` does not select are None.
-            name: tuple(
-                None if a is None else torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True)
-            )
-            for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None]))
-            if first.get(name) is not None
-        }
-        return SequenceClassifierOutput(loss=loss, logits=logits, **states)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")

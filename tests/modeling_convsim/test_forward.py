@@ -40,9 +40,10 @@ def test_features_of_an_earlier_pass_are_ignored(model: ConvSimPreTrainedModel, 
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True) if one is not None)
 
 
-def everything(kind: str) -> dict[str, bool]:
+def everything(kind: str, part: str = "encoder") -> dict[str, bool]:
     """The options that request all outputs of a class."""
-    return {"output_hidden_states": True, "output_attentions": True} if kind in ATTENTION else {}
+    has_states = kind in ATTENTION and part == "encoder"
+    return {"output_hidden_states": True, "output_attentions": True} if has_states else {}
 
 
 @torch.no_grad()
@@ -55,20 +56,20 @@ def pooled(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tens
 
 @torch.no_grad()
 def test_outputs_are_deterministic_and_the_same_as_a_tuple(kind, part, model):
-    options = part_inputs(part) | everything(kind)
+    options = part_inputs(part) | everything(kind, part)
     first, second, values = model(**options), model(**options), model(**options, return_dict=False)
     assert isinstance(values, tuple) and len(values) >= 2
     torch.testing.assert_close(first.to_tuple(), second.to_tuple(), rtol=0, atol=0)
     torch.testing.assert_close(values, first.to_tuple(), rtol=0, atol=0)
     assert part == "encoder" or (values[0] is not None and values[0].shape == () and torch.equal(values[0], first.loss))
     assert {name for name in ("hidden_states", "attentions") if name in first} == {
-        name.removeprefix("output_") for name in everything(kind)
+        name.removeprefix("output_") for name in everything(kind, part)
     }
 
 
 @torch.no_grad()
 def test_a_row_does_not_depend_on_the_others_of_its_batch(kind, part, model):
-    batch, options = part_inputs(part, labels=False), everything(kind)
+    batch, options = part_inputs(part, labels=False), everything(kind, part)
     whole = model(**batch, **options)
     for row in (0, 4, 5):
         alone = model(**{name: value[row : row + 1] for name, value in batch.items()}, **options)
@@ -79,48 +80,6 @@ def test_a_row_does_not_depend_on_the_others_of_its_batch(kind, part, model):
                 zip(value, whole[name], strict=True) if isinstance(value, tuple) else [(value, whole[name])]
             ):
                 torch.testing.assert_close(one[0], many[row], rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", ATTENTION)
-def test_a_classifier_returns_the_hidden_states_of_each_tokens_own_sentence(kind):
-    model, batch = build_part(kind, "classifier"), part_inputs("classifier", labels=False)
-    output = model(**batch, **everything(kind))
-    second = batch.pop("token_type_ids") == 1
-    for number in (0, 1):
-        own = (second == number) & batch["attention_mask"].bool()
-        alone = model.encoder(batch["input_ids"], own, **everything(kind))
-        for states, expected in zip(output.hidden_states, alone.hidden_states, strict=True):
-            torch.testing.assert_close(states[own], expected[own], rtol=0, atol=1e-6)
-        for weights, expected in zip(output.attentions or (), alone.attentions or (), strict=True):
-            weights, expected = weights.transpose(1, 2)[own], expected.transpose(1, 2)[own]
-            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", ATTENTION)
-def test_a_multitask_model_returns_the_hidden_states_and_attentions_of_its_inputs(kind):
-    model, batch, options = build(kind), part_inputs("multitask"), everything(kind)
-    model.set_attn_implementation("eager")
-    plain, expected = model(**batch), model.encoder(**pad(SENTENCES), **options)
-    assert plain.hidden_states is None and plain.attentions is None
-    output = model(**batch, **options)
-    assert output.hidden_states and output.attentions
-    for name in ("hidden_states", "attentions"):
-        torch.testing.assert_close(output.get(name, ()), expected.get(name, ()))
-    torch.testing.assert_close(output.loss, plain.loss)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("part", ["multitask", "classifier"])
-@pytest.mark.parametrize("kind", ["transformer", "pretrained"])
-def test_hidden_states_that_are_not_selected_are_left_out(model, part):
-    batch = part_inputs(part, labels=False)
-    full = model(**batch, output_hidden_states=True).hidden_states
-    selected = model(**batch, output_hidden_states=[0, 2]).hidden_states
-    torch.testing.assert_close((selected[0], selected[2]), (full[0], full[2]))
-    own = model.encoder(**pad(SENTENCES), output_hidden_states=[0, 2]).hidden_states
-    assert [state is None for state in selected] == [state is None for state in own]
 
 
 @torch.no_grad()

@@ -25,7 +25,6 @@ from modeling_convsim.files.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData
 from trainer.evaluation.results import write_results
-from trainer.evaluation.speed import measure_speed
 from trainer.processes import (
     available_threads,
     end_processes,
@@ -292,7 +291,6 @@ def _describe_run(
         "threads": progress.threads,
         "mixed_precision": accelerator.mixed_precision,
         "rows": rows,
-        **measure_speed(model.encoder, evaluator.tokenizer),
     }
 
 

@@ -12,14 +12,7 @@ from accelerate.state import AcceleratorState
 
 from tests.trainer.tiny_datasets import write, write_datasets
 from trainer import run
-from trainer.evaluation import speed
 from trainer.training.loop import TrainingLoop
-
-
-@pytest.fixture(autouse=True)
-def no_measurement(monkeypatch) -> None:
-    """At the end of a run, the speed of the model is measured with one sentence, not for a second."""
-    monkeypatch.setattr(speed, "SPEED_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
