@@ -37,8 +37,10 @@ class Encoder:
         model: An `AveragingModel` or a `TorchModel`.
         tokenizer: The tokenizer, as a `BatchTokenizer`.
         name: The model's folder, or its name on the Hub, as the user gave it; empty if it was not opened.
+        shows_progress: Whether `encode` shows its progress by default.
     """
 
+    shows_progress = False
     model: Union[AveragingModel, "TorchModel"]
 
     def __init__(
@@ -171,7 +173,7 @@ class Encoder:
         texts: Iterable[str],
         side: Side = "input",
         batch_size: int | None = None,
-        show_progress: bool = False,
+        show_progress: bool | None = None,
         contexts: Sequence[Sequence[str]] | None = None,
     ) -> np.ndarray:
         """Encodes texts.
@@ -184,7 +186,7 @@ class Encoder:
                 those is the score of a response: the same as "input" unless the model has an `input_network`, a
                 `lexical_share`, or a prompt for queries.
             batch_size: Texts per batch, by default that of the model. It affects rounding only.
-            show_progress: Show texts per second and the remaining time.
+            show_progress: Show texts per second and the remaining time; by default, what `shows_progress` says.
             contexts: (texts,), the earlier turns of the conversation of each text, the newest first, which count by the
                 `context_weights` of the model's config. Not for responses.
 
@@ -197,6 +199,7 @@ class Encoder:
             TypeError: `texts` or a context is a single string.
         """
         side, batch_size = self._check_options(texts, side, batch_size)
+        show_progress = self.shows_progress if show_progress is None else show_progress
         texts = list(texts)
         if contexts is not None:
             if side == "response":

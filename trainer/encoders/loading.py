@@ -1,6 +1,6 @@
 """Loading of encoders by folder or Hub id: ConvSim models, and any SentenceTransformer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,21 +15,6 @@ from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder, Side
 
 FEW_TEXTS = 1_000  # that are encoded without a progress bar
-
-
-class ProgressEncoder(Encoder):
-    """A ConvSim encoder that shows its progress by default."""
-
-    def encode(
-        self,
-        texts: Iterable[str],
-        side: Side = "input",
-        batch_size: int | None = None,
-        show_progress: bool = True,
-        contexts: Sequence[Sequence[str]] | None = None,
-    ) -> np.ndarray:
-        """Call `Encoder.encode`."""
-        return super().encode(texts, side, batch_size, show_progress, contexts)
 
 
 class SentenceTransformerEncoder:
@@ -67,7 +52,9 @@ def load_encoder(model: str) -> SentenceEncoder:
         name, revision = (model, None) if Path(model).is_dir() else parse_model_id(model)
         config, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
         if config.get("model_type", "").startswith("convsim_"):
-            return ProgressEncoder.from_pretrained(model)
+            encoder = Encoder.from_pretrained(model)
+            encoder.shows_progress = True
+            return encoder
         return SentenceTransformerEncoder(SentenceTransformer(name, revision=revision, trust_remote_code=False))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # damaged configs raise any of these
         raise InputError(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -13,26 +12,18 @@ from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 
 
-@runtime_checkable
-class NliEncoder(Protocol):
-    """An encoder that also classifies pairs, as `modeling_convsim.encoding.Encoder` of a multitask model does."""
-
-    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
-        """Logits (pairs, 3): entailment, neutral, contradiction."""
-        ...
-
-
 def evaluate_snli(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
     """Accuracy (0 to 1) on pairs (premise, hypothesis, label): "accuracy", number of "pairs", "split".
 
     Raises:
         InputError: the model has no classifier.
     """
-    if not isinstance(encoder, NliEncoder):
+    classify = getattr(encoder, "nli_logits", None)  # of an `Encoder`
+    if classify is None:
         raise InputError("task snli: this model has no NLI classifier; only ConvSim multitask models have one")
     split, pairs = inputs.last_split()
     try:
-        logits = encoder.nli_logits(pairs["premise"][:], pairs["hypothesis"][:])
+        logits = classify(pairs["premise"][:], pairs["hypothesis"][:])
     except ValueError as error:
         raise InputError(f"task snli: {error}") from error
     correct = logits.argmax(axis=1) == np.asarray(pairs["label"])

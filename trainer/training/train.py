@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import math
+import os
 import re
 import time
 import traceback
@@ -138,6 +139,7 @@ def _start(settings: Settings, exit_stack: contextlib.ExitStack) -> RunContext:
         exit_stack.enter_context(Run(folder).opened(settings))
     wait_for_all()
     torch.set_num_threads(available_threads())
+    os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # which averages of words read, and a launcher sets
     return RunContext(settings, accelerator, folder, started)
 
 
