@@ -10,12 +10,4 @@ input of another situation of the domain, and 0 for one of another domain.
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 FOLDER = Path(__file__).parent
-
-
-def read_nli() -> pa.Table:
-    """The NLI examples of the train split: premise, hypothesis, label."""
-    return pq.read_table(FOLDER / "nli" / "train-00000-of-00001.parquet")

@@ -146,15 +146,6 @@ class ConvSimPreTrainedModel(PreTrainedModel):
                 module.sparse = enabled  # DistributedDataParallel reads this attribute, too
 
 
-class ConvSimEncoderOutput(BaseModelOutputWithPooling):
-    """An encoder's output, in whose tuple `pooler_output` comes second, whether the input is packed or padded."""
-
-    def to_tuple(self) -> tuple[Any, ...]:
-        """The fields that are not None, after `last_hidden_state`, which is None for packed input."""
-        fields = super().to_tuple()
-        return fields if self.last_hidden_state is not None else (None, *fields)
-
-
 class ConvSimEncoder(ConvSimPreTrainedModel):
     """Maps token ids to L2-normalized sentence embeddings.
 
@@ -297,7 +288,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         # Weights in half precision: norms that are computed in float32 are closer to one.
         dtype = self.dtype  # which iterates over the parameters
         wide = sentence.to(torch.promote_types(dtype, torch.float32))
-        return ConvSimEncoderOutput(pooler_output=normalize(wide).to(dtype), **fields)
+        return BaseModelOutputWithPooling(pooler_output=normalize(wide).to(dtype), **fields)
 
     def look_up_sums(
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None

@@ -129,8 +129,9 @@ def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
         return {"suggestions": [asdict(each) for each in found]}
 
     def rate(rating: Rating) -> dict[str, Any]:
-        with one_at_a_time:
-            append_rating(folder, rating)
+        path, line = folder / "ratings.jsonl", msgspec.json.encode({**msgspec.structs.asdict(rating), "from": "use"})
+        with one_at_a_time, locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab") as stream:
+            stream.write(line + b"\n")
         return {"stored": True}
 
     def endpoint(kind: type, answer: Callable[[Any], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
@@ -160,13 +161,6 @@ def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
 
         mount(app, index)
     return app
-
-
-def append_rating(folder: Path, rating: Rating) -> None:
-    """Adds a rating to the file beside an index."""
-    path = folder / "ratings.jsonl"
-    with locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab") as stream:
-        stream.write(msgspec.json.encode({**msgspec.structs.asdict(rating), "from": "use"}) + b"\n")
 
 
 def allowed_hosts(names: list[str]) -> list[str]:

@@ -190,10 +190,7 @@ def _describe(part: Mapping[str, Any]) -> str:
         gain = f"{part['context_gain']['gain']:+.4f} [{low:+.4f}, {high:+.4f}]"
         measured += f"; earlier turns, with the weights {', '.join(f'{each:g}' for each in part['context_weights'])}, "
         measured += f"add {gain} to P@1 of the base"
-    changes = ["adjusted token weights"] * part["token_weights_adjusted"]
-    changes += [f"lexical share {part['lexical_share']:g}"] * bool(part["lexical_share"])
-    changes += [f"start + {part['factor']:g} (trained - start), step {part['step']}"] * bool(part["factor"])
-    return f"adapted: {measured}; {', '.join(changes)}"
+    return f"adapted: {measured}"
 
 
 def split_pairs(data: RunData) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from modeling_convsim.modeling_base import ConvSimEncoder, ConvSimEncoderOutput
+from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 Vectors = dict[bytes, Tensor]  # the sentence vector (embedding_size,) of token ids
@@ -36,7 +36,7 @@ def freeze(encoder: ConvSimEncoder, vectors: Vectors) -> None:
                 found = read(torch.cat(packed).to(input_ids.device), cu_seqlens=starts).pooler_output
             encoder.train(was_training)
             vectors.update(zip(new, found, strict=True))
-        return ConvSimEncoderOutput(pooler_output=torch.stack([vectors[text] for text in texts]))
+        return BaseModelOutputWithPooling(pooler_output=torch.stack([vectors[text] for text in texts]))
 
     encoder.forward = look_up
 

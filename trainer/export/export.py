@@ -16,7 +16,7 @@ from modeling_convsim.modeling_base import ConvSimEncoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.encoders.protocol import Side
 from trainer.export.onnx_export import OUTPUTS, OnnxEncoder, write_onnx
-from trainer.publish.folder import CHECK_TEXTS, share_weights
+from trainer.publish.folder import CHECK_TEXTS
 
 TOLERANCE = 1e-4  # the largest difference of a value, for L2-normalized vectors
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -51,7 +51,6 @@ def export(model: str, output: Path) -> float:
                 f"not exported: the vectors differ from the model's by up to {difference:.3g}; expected at most "
                 f"{TOLERANCE:g}"
             )
-        share_weights(folder)
     return difference
 
 
