@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 import threading
+import webbrowser
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -94,14 +95,14 @@ def _serve(options: argparse.Namespace, page: bool = False) -> int:
         index = ReplyIndex.load(options.index)
     except (ValueError, OSError) as error:
         raise InputError(" ".join(str(error).split())) from error
-    name, port = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), int(os.environ.get("GRADIO_SERVER_PORT", 7860))
+    name, port = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), os.environ.get("GRADIO_SERVER_PORT", "7860")
+    if not port.isdecimal():
+        raise InputError(f"GRADIO_SERVER_PORT is {port!r}, expected the number of a port")
     app = build_app(index, options.index, allowed_hosts(options.host))
     print(f"serving {options.index} at http://{name}:{port}, Ctrl-C stops", flush=True)
     if options.open:
-        import webbrowser
-
         threading.Timer(1, webbrowser.open, [f"http://{name}:{port}"]).start()
-    uvicorn.run(app, host=name, port=port, log_level="warning")
+    uvicorn.run(app, host=name, port=int(port), log_level="warning")
     return 0
 
 
