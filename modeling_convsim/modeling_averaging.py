@@ -53,7 +53,7 @@ def token_codes(vocab_size: int, size: int) -> np.ndarray:
 
 def normalize(vectors: np.ndarray) -> np.ndarray:
     """L2-normalizes vectors (batch, dimensions); a zero vector stays zero."""
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    norms = np.sqrt(np.einsum("...i,...i->...", vectors, vectors))[..., None]
     return vectors / np.where(norms > 0, norms, 1)
 
 
@@ -75,17 +75,17 @@ def sum_rows(table: np.ndarray, ids: np.ndarray, offsets: np.ndarray, weights: n
         starts = np.repeat(offsets[:-1], counts) + LONG * (np.arange(ends[-1]) - np.repeat(ends[:-1], counts))
         parts = sum_rows(table, ids, np.append(starts, offsets[-1]), weights)
         return sum_rows(parts, np.arange(len(parts)), ends)
-    sums = np.zeros((len(offsets) - 1, table.shape[1]), np.float32)
-    for first in range(0, len(sums), CHUNK):
-        lengths = np.diff(offsets[first : first + CHUNK + 1])
-        order = np.argsort(-lengths, kind="stable")
-        starts, descending = offsets[first + order], -lengths[order]
-        part = np.zeros((len(order), table.shape[1]), np.float32)
-        for position in range(-descending[0]):
-            at = starts[: np.searchsorted(descending, -position)] + position  # of the bags that are long enough
-            rows = table.take(ids[at], axis=0)
-            part[: len(at)] += rows if weights is None else rows * weights[at, None]
-        sums[first + order] = part
+    lengths = np.diff(offsets)
+    order = np.argsort(-lengths, kind="stable")
+    sums, rows = np.zeros((len(order), table.shape[1]), np.float32), np.empty((CHUNK, table.shape[1]), np.float32)
+    for first in range(0, len(order), CHUNK):
+        bags = order[first : first + CHUNK]  # from the longest to the shortest
+        at, part = offsets[bags], np.zeros((len(bags), table.shape[1]), np.float32)
+        for count in np.searchsorted(-lengths[bags], -np.arange(lengths[bags[0]])).tolist():  # that are long enough
+            found = table.take(ids[at[:count]], axis=0, out=rows[:count], mode="clip")
+            part[:count] += found if weights is None else found * weights[at[:count], None]
+            at += 1
+        sums[bags] = part
     return sums
 
 
@@ -275,7 +275,11 @@ class AveragingModel:
             scale, gain, bias = (
                 self._weight(f"{self._prefix}dynamic_tanh.{each}") for each in ("scale", "gain", "bias")
             )
-            return normalize(gain * np.tanh(scale * sums) + bias)
+            # tanh(x) = 1 - 2 / (exp(2 x) + 1), which NumPy computes faster; in place, for the processor's cache.
+            np.exp(np.multiply(sums, 2 * scale, out=sums), out=sums)
+            np.divide(-2, np.add(sums, 1, out=sums), out=sums)
+            sums += 1
+            return normalize(np.add(np.multiply(sums, gain, out=sums), bias, out=sums))
         if not self._layers:
             return normalize(sums)
         activation = np.tanh if config.activation == "tanh" else _relu
@@ -311,8 +315,8 @@ def allowed_threads() -> int:
 
 
 def _divide_by_sqrt(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Divides sums (texts, dimensions) by the square root of counts (texts,), at least 1: TensorFlow's `sqrtn`."""
-    return sums / np.sqrt(np.maximum(counts, 1)).astype(np.float32)[:, None]
+    """Divides sums (texts, dimensions), in place, by the square root of counts (texts,), at least 1."""
+    return np.divide(sums, np.sqrt(np.maximum(counts, 1)).astype(np.float32)[:, None], out=sums)
 
 
 def _relu(values: np.ndarray) -> np.ndarray:
