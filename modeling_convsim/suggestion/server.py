@@ -57,11 +57,8 @@ def parse_arguments(arguments: list[str] | None, command: str = "convsim serve")
         "(pip install 'convsim[demo]'), the address is also that of a page.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
     )
-    parser.add_argument(
-        "index",
-        type=Path,
-        help="folder written by `convsim suggest build` or `convsim adapt`, which names its model",
-    )
+    help = "folder written by `convsim suggest build` or `convsim adapt`, which names its model"
+    parser.add_argument("index", type=Path, help=help)
     parser.add_argument(
         "--host",
         action="append",
@@ -81,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def demo(arguments: list[str] | None = None) -> int:
     """As `main`, where there must be the page: `convsim demo`."""
-    return run_stoppable(lambda: _serve(parse_arguments(arguments, "convsim demo"), page=True))
+    return run_stoppable(lambda: _serve(parse_arguments(arguments, "convsim demo"), True))
 
 
 def _serve(options: argparse.Namespace, page: bool = False) -> int:
