@@ -23,10 +23,8 @@ CHUNK = 256  # texts whose rows are summed together: they stay in the processor'
 PREFIX = "encoder."  # of the encoder's weights in a model with heads
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 # Options that are off in the config.json of a model that was saved before there were such options.
-OPTIONAL = (
-    *("dynamic_tanh", "input_network", "learned_token_weights", "lexical_share", "lexical_size"),
-    *("normalize_response", "residual", "response_residual", "single_sum"),
-)
+OPTIONAL = "dynamic_tanh input_network learned_token_weights lexical_share lexical_size".split()
+OPTIONAL += "normalize_response residual response_residual single_sum".split()
 
 
 def hash_bigrams(first: Any, second: Any, buckets: int) -> Any:
