@@ -35,3 +35,15 @@ def test_import_registers_the_models() -> None:
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == f"{[True] * len(STATEMENTS)}\n"
+
+
+def test_models_are_registered_when_transformers_is_imported_after_the_package() -> None:
+    """A file of the models that is imported first imports transformers while it is itself being imported."""
+    program = (
+        "import sys, modeling_convsim; assert not {'torch', 'transformers'} & sys.modules.keys(); "
+        "from modeling_convsim.modeling_heads import ConvSimForMultitask; from transformers import AutoConfig; "
+        "assert AutoConfig.for_model('convsim_dan').label == 'DAN'; "
+        "assert issubclass(modeling_convsim.ENCODERS['dan'], ConvSimForMultitask)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
