@@ -67,8 +67,8 @@ PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 17], []]
 
 
-def build(kind: str) -> ConvSimForMultitask:
-    """Builds the encoder of a name, or a variant, in evaluation mode.
+def build(kind: str, **changed: Any) -> ConvSimForMultitask:
+    """Builds the encoder of a name, or a variant, in evaluation mode, with some fields of its config changed.
 
     Every parameter is random, so that none is initialized to zero or one.
     """
@@ -77,7 +77,7 @@ def build(kind: str) -> ConvSimForMultitask:
     config_class = ENCODERS[name].config_class
     names = {field.name for field in fields(config_class)}
     sizes = {key: value for key, value in TINY.items() if key in names}
-    model = ENCODERS[name](config_class(**sizes | options)).eval()
+    model = ENCODERS[name](config_class(**sizes | options | changed)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)

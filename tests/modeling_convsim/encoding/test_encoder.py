@@ -6,20 +6,21 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tqdm import tqdm
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
+from data_scripts.public.stsb import load_stsb
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.__main__ import main
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from modeling_convsim.encoding.torch_model import TorchModel
+from modeling_convsim.modeling_averaging import AveragingModel
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import KINDS, VARIANTS, build, save
 
@@ -37,6 +38,8 @@ TEXTS = [
 
 PADDED = [kind for kind in KINDS if not kind.startswith(("cbow", "dan"))]
 LONG = " ".join(["the cat", "sees dogs !"] * 750)
+AVERAGES = ["cbow", "dan", *(kind for kind in VARIANTS if kind.startswith("dan_"))]
+SIDES = ["input", "query", "response"]
 ODD_TEXTS = [*TEXTS, "猫は犬が好き", "[PAD] the [UNK] cat [CLS]", LONG, "ﬁne naïve İ \u0130 \x00"]
 
 
@@ -67,35 +70,63 @@ def set_threads(monkeypatch):
 
 
 @torch.no_grad()
-def reference(
-    module: torch.nn.Module, tokenizer: PreTrainedTokenizerFast, text: str, side: str = "input"
+def references(
+    module: torch.nn.Module, tokenizer: PreTrainedTokenizerFast, texts: list[str], side: str = "input", size: int = 1
 ) -> np.ndarray:
-    """The vector of a text by the classes that train, in evaluation mode: (1, size)."""
-    ids = tokenizer([text], return_tensors="pt")["input_ids"].long()
-    vector = module.encoder(ids, torch.ones_like(ids)).pooler_output
-    heads = {"response": module.response_vectors, "query": module.query_vectors}
-    return (heads[side](vector, ids, torch.ones_like(ids)) if side in heads else vector).numpy()
+    """The vectors of texts by the classes that train, in evaluation mode, `size` texts at a time."""
+    vectors = []
+    for start in range(0, len(texts), size):
+        batch = tokenizer(texts[start : start + size], padding=True, return_tensors="pt")
+        ids, mask = batch["input_ids"].long(), batch["attention_mask"].long()
+        found = module.encoder(ids, mask).pooler_output
+        heads = {"response": module.response_vectors, "query": module.query_vectors}
+        vectors.append((heads[side](found, ids, mask) if side in heads else found).numpy())
+    return np.concatenate(vectors)
 
 
-def references(*args: Any) -> np.ndarray:
-    module, tokenizer, texts, *side = args
-    return np.concatenate([reference(module, tokenizer, text, *side) for text in texts])
+def assert_close(vectors: np.ndarray, expected: np.ndarray) -> None:
+    """Asserts that vectors are equal to 1e-6, or to 1e-6 of their length if they are longer than 1."""
+    scale = np.maximum(1, np.linalg.norm(expected, axis=1, keepdims=True))
+    np.testing.assert_allclose(vectors / scale, expected / scale, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["cbow", "dan", *(kind for kind in VARIANTS if kind.startswith("dan_"))])
-@pytest.mark.parametrize("side", ["input", "query", "response"])
-def test_numpy_gives_the_vectors_of_torch(kind, side, tiny_tokenizer, tmp_path):
+@pytest.mark.parametrize("kind", AVERAGES)
+def test_numpy_gives_the_vectors_of_torch(kind, tiny_tokenizer, tmp_path):
     module, tokenizer = build(kind), copy.deepcopy(tiny_tokenizer)
     tokenizer.model_max_length = UNLIMITED
-    expected = references(module, tokenizer, ODD_TEXTS, side)
     opened = Encoder.from_pretrained(save(module, tokenizer, tmp_path))
     assert opened.digest() == Encoder(TorchModel(module), tokenizer).digest()
-    scale = np.maximum(1, np.linalg.norm(expected, axis=1, keepdims=True))
-    for encoder in (opened, Encoder(module, tokenizer)):
-        for batch_size in (1, 4, 1000):
-            vectors = encoder.encode(iter(ODD_TEXTS * 30), side, batch_size)
-            assert vectors.dtype == np.float32
-            np.testing.assert_allclose(vectors / np.tile(scale, (30, 1)), np.tile(expected / scale, (30, 1)), atol=1e-6)
+    for side in SIDES:
+        expected = references(module, tokenizer, ODD_TEXTS, side)
+        expected = np.concatenate([expected, np.tile(expected[: len(TEXTS)], (40, 1))])
+        for encoder in (opened, Encoder(module, tokenizer)):
+            for batch_size in (1, 4, 1000):
+                vectors = encoder.encode(iter(ODD_TEXTS + TEXTS * 40), side, batch_size)
+                assert vectors.dtype == np.float32
+                assert_close(vectors, expected)
+
+
+@pytest.fixture(scope="module")
+def sts_texts(data_dir):
+    """Sentences of STS-B."""
+    split = load_stsb(str(data_dir / "stsb"))["validation"]
+    return list(dict.fromkeys([*split["sentence1"][::2], *split["sentence2"][::2]]))
+
+
+@pytest.mark.parametrize("kind", [*AVERAGES, "base"])
+def test_numpy_gives_the_vectors_of_torch_for_real_texts_and_a_real_vocabulary(kind, sts_texts):
+    """Of random models that are nearly as large as the base, and of the base itself."""
+    tokenizer = AutoTokenizer.from_pretrained(BASE, model_max_length=UNLIMITED)
+    if kind == "base":
+        module = AutoModelForPreTraining.from_pretrained(BASE).eval()
+    else:
+        sizes = {"vocab_size": len(tokenizer), "word_embedding_size": 256, "embedding_size": 256}
+        module = build(kind, **{name: size for name, size in sizes.items() if hasattr(build(kind).config, name)})
+    encoder = Encoder(module, tokenizer)
+    assert isinstance(encoder.model, AveragingModel)
+    for side in SIDES:
+        expected = [references(module, tokenizer, sts_texts, side, 100), references(module, tokenizer, ODD_TEXTS, side)]
+        assert_close(encoder.encode([*sts_texts, *ODD_TEXTS], side), np.concatenate(expected))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +212,7 @@ def test_text_is_not_truncated_if_the_tokenizer_has_no_maximum_length(limit, mod
     unlimited = copy.deepcopy(tiny_tokenizer)
     unlimited.model_max_length = limit
     text = "cat " * 9000 + "dog " * 9000
-    expected = reference(module, unlimited, text)
+    expected = references(module, unlimited, [text])
     np.testing.assert_allclose(Encoder(module, unlimited).encode([text]), expected, atol=1e-3)
     assert np.abs(expected - encoder.encode([text])).max() > 1e-2
 
