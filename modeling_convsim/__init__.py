@@ -19,13 +19,12 @@ The `modeling_*` files import only each other, because they are copied into ever
 """
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from wrapt import register_post_import_hook
 
 from modeling_convsim.files.extras import import_extra
 
@@ -66,5 +65,23 @@ def _register(imported: ModuleType) -> None:
         import_module(".registry", __name__)
 
 
-for _module in ("transformers", *(f"{__name__}.{path.stem}" for path in Path(__file__).parent.glob("modeling_*.py"))):
-    register_post_import_hook(_register, _module)
+class _Finder:
+    """Finds what the finders behind it find, and has `_register` called once such a module has been imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "transformers" and not name.startswith(f"{__name__}.modeling_"):
+            return None
+        finders = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec: Any = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
+        if spec and spec.loader:  # a folder without __init__.py has none
+            spec.loader.exec_module = partial(_execute, spec.loader.exec_module)
+        return spec
+
+
+def _execute(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
+    execute(module)
+    _register(module)
+
+
+sys.meta_path.insert(0, _Finder())
+_register(sys.modules[__name__])  # transformers may have been imported before

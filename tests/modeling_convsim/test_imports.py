@@ -47,3 +47,21 @@ def test_models_are_registered_when_transformers_is_imported_after_the_package()
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_finding_transformers_and_its_errors_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "transformers.py").write_text("raise ImportError('broken')")
+    program = """
+import sys, modeling_convsim
+from importlib.util import find_spec
+for _ in range(2):
+    assert find_spec("transformers").loader.get_source("transformers").startswith("raise")
+    try:
+        import transformers
+    except ImportError as error:
+        assert str(error) == "broken"
+    assert "transformers" not in sys.modules
+"""
+    path = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    assert not done.returncode, done.stderr[-2000:]
