@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from tqdm import tqdm
 
 from data_scripts.public_datasets import how_to_build
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from datasets import ClassLabel, Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
 
 
-HUB_HELP = (
-    "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
-    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
-)
 SPLIT_COLUMN = "split"
 BLOCK_BYTES = 1 << 14  # that are read beyond a part of a column if others hold images or the like
 
@@ -138,6 +133,8 @@ def dataset_rows(
     Raises:
         InputError: the Hub does not give them, or a value cannot be read: it is not UTF-8, or a time after 9999.
     """
+    from tqdm import tqdm
+
     number, size = 0, getattr(rows, "num_rows", None)
     with hub_errors(location), tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=location) as bar:
         for batch in rows.iter(BATCH_ROWS):

@@ -9,9 +9,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.loading import HUB_HELP, dataset_rows, find_split, load_columns
+from data_scripts.loading import dataset_rows, find_split, load_columns
 from modeling_convsim.files.delimited import TABS
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import HUB_HELP
 from modeling_convsim.files.records import Records, Rows, check_records, form_of, read_records
 from modeling_convsim.files.texts import BrokenLines
 

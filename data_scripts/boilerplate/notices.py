@@ -43,7 +43,7 @@ _PHRASES = {
 }
 _KINDS = {phrase: kind for kind in ("deleted", "call", "media") for phrase in _PHRASES[kind]}
 _STARTS = {
-    kind: re.compile("|".join(map(re.escape, sorted(_PHRASES[kind], key=len, reverse=True))))
+    kind: tuple(sorted(_PHRASES[kind], key=len, reverse=True))
     for kind in ("deleted", "call", "waiting for the message")
 }
 
@@ -61,8 +61,8 @@ def notice_kind(text: str) -> str | None:
         return "media"
     if _BY_ADMIN.fullmatch(plain):
         return "deleted"
-    for kind, pattern in _STARTS.items():
-        if (match := pattern.match(plain)) and _may_follow(kind, plain[match.end() :]):
+    for kind, starts in _STARTS.items():
+        if plain.startswith(starts) and _may_follow(kind, plain[len(next(filter(plain.startswith, starts))) :]):
             return kind
     return None
 

@@ -12,21 +12,20 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_scripts.chats.joining import MESSAGES_FILE, READY_FILE, join_logs
 from data_scripts.chats.logs import add_log_arguments, is_on_hub, open_logs, read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.dataset_folders import Report, format_table, start_report
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_memory_argument, read_filters
-from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
 from modeling_convsim.files.errors import InputError, refuse_options
 from modeling_convsim.files.folders import new_folder
-from modeling_convsim.files.parquet import BatchWriter, parquet_writer
 from modeling_convsim.files.texts import BrokenLines
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
+
+    from modeling_convsim.files.parquet import BatchWriter
 
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
@@ -65,13 +64,14 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
     Raises:
         InputError: an option is invalid, a log cannot be read, or no pair is left.
     """
-    # Imported here, so that --help does not wait for them.
+    filters = read_filters(options, options.keep_salutations)
+    logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
+    # Imported here, so that --help and errors do not wait for them.
+    from data_scripts.chats.joining import join_logs
     from data_scripts.chats.links import explain_lost_links
     from data_scripts.pairs.dataset import write_pairs
     from data_scripts.pairs.engines import connect
 
-    filters = read_filters(options, options.keep_salutations)
-    logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
     with (
         new_folder(output, options.overwrite) as (folder, scratch),
         connect(scratch, options.memory_limit) as database,
@@ -139,6 +139,10 @@ def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: i
     Raises:
         InputError: a log cannot be read, or contains neither.
     """
+    from data_scripts.chats.joining import MESSAGES_FILE, READY_FILE
+    from data_scripts.schemas import MESSAGE_SCHEMA, READY_PAIR_SCHEMA
+    from modeling_convsim.files.parquet import parquet_writer
+
     with (
         parquet_writer(scratch / MESSAGES_FILE, MESSAGE_SCHEMA) as messages,
         parquet_writer(scratch / READY_FILE, READY_PAIR_SCHEMA) as ready,

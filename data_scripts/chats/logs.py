@@ -16,11 +16,10 @@ from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.nested import open_inner
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.chats.tables import COLUMN_NAMES, read_table
-from data_scripts.loading import HUB_HELP
 from data_scripts.pairs.options import add_context_argument
 from modeling_convsim.files.command_line import disk_path
 from modeling_convsim.files.errors import InputError, refuse_options
-from modeling_convsim.files.hub import is_hub_name
+from modeling_convsim.files.hub import HUB_HELP, is_hub_name
 from modeling_convsim.files.records import DELIMITED, FORMS, check_records
 from modeling_convsim.files.texts import UNPACK, UTF8, check_encoding
 

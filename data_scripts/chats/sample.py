@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from data_scripts.loading import hub_records
 from modeling_convsim.files.delimited import TABS, Dialect
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.json_values import Streamed
@@ -105,6 +104,8 @@ class Sample:
             InputError: there is none, or the file cannot be read.
         """
         if self.is_on_hub:
+            from data_scripts.loading import hub_records  # imported here, because files are read without pyarrow
+
             return hub_records(str(self.path))
         is_table = self.form in DELIMITED
         text = None if self.form == ".parquet" else self.text

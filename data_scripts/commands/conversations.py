@@ -61,9 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the pairs of the logs, and publish them if that is asked for."""
-    # Imported here, so that --help does not wait for it.
-    from data_scripts.pairs.dataset import push
-
     check_output(args)
     prepare_conversations(args.files, ConversationOptions.from_arguments(args), args.output)
+    from data_scripts.pairs.dataset import push  # imported here, so that --help and errors do not wait for it
+
     push(args)

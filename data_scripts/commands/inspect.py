@@ -20,7 +20,6 @@ from typing import Any
 
 from data_scripts.chats.column_roles import BOTH, answering_roles, flat_columns, look_up
 from data_scripts.chats.conversations import store_logs
-from data_scripts.chats.joining import join_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
 from data_scripts.chats.tables import find_columns
@@ -126,6 +125,7 @@ def _truncate(text: str, width: int) -> str:
 def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Make pairs of the first messages of a log, and show what was detected, some pairs, and the counts."""
     # Imported here, so that --help does not wait for them.
+    from data_scripts.chats.joining import join_logs
     from data_scripts.chats.links import explain_lost_links
     from data_scripts.pairs.engines import connect
 

@@ -29,11 +29,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from data_scripts.clean.filters import PAIR, Filters, filter_settings
 from data_scripts.dataset_folders import format_table, start_report
-from data_scripts.loading import HUB_HELP, HubDataset
 from data_scripts.pairs.options import (
     PairOptions,
     add_context_argument,
@@ -44,14 +41,11 @@ from data_scripts.pairs.options import (
     memory_bytes,
     read_filters,
 )
-from data_scripts.reddit.comments import check_dataset, convert_sources
-from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
-from data_scripts.schemas import COMMENT_SCHEMA
+from data_scripts.reddit import DUMP_FORMS, holds_submissions
 from modeling_convsim.files.command_line import whole_number
 from modeling_convsim.files.errors import InputError, refuse_options
 from modeling_convsim.files.folders import new_folder
-from modeling_convsim.files.hub import is_hub_name
-from modeling_convsim.files.parquet import UNREADABLE
+from modeling_convsim.files.hub import HUB_HELP, is_hub_name
 from modeling_convsim.files.storage import make_folder, readable, storage_argument, storage_path
 from modeling_convsim.files.texts import UNPACK, BrokenLines, check_file
 
@@ -140,6 +134,12 @@ def _is_dump(file: Path) -> bool:
 
 def _check_comments(file: Path, filters: Filters) -> None:
     """Refuse a Parquet file without what the filters need, which only a dump has."""
+    import pyarrow.parquet as pq
+
+    from data_scripts.reddit.dumps import comment_schema
+    from data_scripts.schemas import COMMENT_SCHEMA
+    from modeling_convsim.files.parquet import UNREADABLE
+
     try:
         columns = pq.read_schema(readable(file)).names
     except UNREADABLE as error:
@@ -230,6 +230,9 @@ def _read(
     cluster: Any = None,
 ) -> list[Path]:
     """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
+    from data_scripts.loading import HubDataset
+    from data_scripts.reddit.comments import check_dataset, convert_sources
+
     make_folder(folder)
     dumps = [file for file in files if file.suffix != ".parquet"]
     workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))

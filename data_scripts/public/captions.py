@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data_scripts.loading import find_split
 from data_scripts.public import Kind, Part
@@ -140,6 +139,8 @@ load_captions = KIND.load
 
 def one_caption_a_row(images: pa.Table) -> pa.Table:
     """The captions of images (columns group and captions), one a row: columns group and caption."""
+    import pyarrow.compute as pc
+
     parents = pc.list_parent_indices(images["captions"])
     columns = {"group": images["group"].take(parents), "caption": pc.list_flatten(images["captions"])}
     return pa.table(columns)

@@ -21,11 +21,10 @@ from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.loading import HubDataset
+from data_scripts.reddit import DUMP_FORMS, holds_submissions
 from data_scripts.reddit.dumps import (
-    DUMP_FORMS,
     DumpParser,
     comment_schema,
-    holds_submissions,
     parent_names,
     text_names,
 )

@@ -1,6 +1,5 @@
 """Parses dumps of Reddit (Pushshift's, arctic-shift's): converts blocks of JSON lines to tables of comments."""
 
-import re
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -12,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_scripts.clean.filters import Filters
-from data_scripts.clean.measures import measure_column, measure_language
+from data_scripts.clean.measures import measure_language
+from data_scripts.reddit.columns import measure_column
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 from modeling_convsim.files.texts import BrokenLineError, BrokenLines, decode
 
-DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # a decompressed dump is named RC_2015-01
 SUBMISSION_TEXTS = ("id", "author", "title", "subreddit")
 Columns = tuple[dict[str, pa.StringArray], pa.Int64Array]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # since 1970
@@ -43,11 +42,6 @@ class _Submission(msgspec.Struct, gc=False):
 def comment_schema(filters: Filters) -> pa.Schema:
     """The columns of a file of comments: `language` (ISO 639-1) is one of them if the filters need it."""
     return COMMENT_SCHEMA.append(LANGUAGE_FIELD) if filters.language else COMMENT_SCHEMA
-
-
-def holds_submissions(dump: Path) -> bool:
-    """Whether the name of a dump is that of submissions: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
-    return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
 
 
 def parent_names(parents: list[Any], links: list[str]) -> list[str]:

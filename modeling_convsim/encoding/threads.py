@@ -6,7 +6,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 
 import numpy as np
-from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import TextError
 
@@ -32,6 +31,8 @@ def follow(parts: Iterable[np.ndarray], total: int | None, show_progress: bool) 
     Raises:
         TextError: A text cannot be encoded.
     """
+    from tqdm import tqdm
+
     rows = 0
     with tqdm(
         total=total, desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress

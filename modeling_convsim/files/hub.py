@@ -14,6 +14,10 @@ from modeling_convsim.files.errors import InputError, refuse_url
 from modeling_convsim.files.folders import RECORD
 from modeling_convsim.files.storage import CANNOT_WRITE, LOCK
 
+HUB_HELP = (
+    "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
+    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
+)
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy, which has a folder per configuration
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+")
 

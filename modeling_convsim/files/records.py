@@ -15,8 +15,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from modeling_convsim.files.delimited import TABS, Dialect, csv_lines, tsv_lines
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.json_values import (
@@ -186,6 +184,7 @@ def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], bro
 def _parquet(path: Path) -> Records:
     # Imported here, so that texts are read without pyarrow.
     import pyarrow.parquet as pq
+    from tqdm import tqdm
 
     from modeling_convsim.files.parquet import UNREADABLE
 

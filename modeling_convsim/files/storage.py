@@ -14,8 +14,6 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from filelock import FileLock, Timeout
-
 from modeling_convsim.files.errors import InputError, one_line
 
 RENAME = ("file", "local", "hdfs")  # storage with folders, and where a file can be renamed in one step
@@ -208,6 +206,8 @@ def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
     Raises:
         InputError: another process holds the lock, or the file cannot be created.
     """
+    from filelock import FileLock, Timeout  # imported here, so that commands start at once
+
     if is_url(output):
         yield
         return

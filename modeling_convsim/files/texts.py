@@ -21,9 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-from tqdm import tqdm
-
 from modeling_convsim.files.errors import InputError, one_line
 
 if sys.version_info >= (3, 14):
@@ -132,6 +129,8 @@ def _unpacked(path: Path, show_progress: bool = True) -> Iterator[Any]:
 
     Reading raises EOFError if the file is truncated, or one of `UNREADABLE`.
     """
+    from tqdm import tqdm  # imported here, as large packages are, so that commands start at once
+
     openers: dict[str, Callable[[Any], Any]] = {
         ".bz2": bz2.BZ2File,
         ".xz": lzma.LZMAFile,
@@ -261,6 +260,8 @@ def read_blocks(
     Raises:
         InputError: as for `check_file`; or the file is truncated, or not what its suffix says.
     """
+    import numpy as np
+
     check_file(path, forms)
     number, held = 1, 0
     buffer = bytearray(BLOCK_BYTES + CHUNK_BYTES)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
@@ -132,6 +131,8 @@ class ReplyIndex:
                 vector is not finite, or a dependency is not installed.
             TypeError: `replies` or `messages` is a single string.
         """
+        from tqdm import tqdm
+
         refuse_single_string(replies, "build(encoder, [reply])")
         refuse_single_string(messages, "build(encoder, [reply], messages=[message])")
         if by_messages and messages is None:
@@ -212,6 +213,8 @@ class ReplyIndex:
             ValueError: As in `search` and `Encoder.encode`, or `k` or `diversity` is out of range.
             TypeError: `messages` or a context is a single string.
         """
+        from tqdm import tqdm
+
         refuse_single_string(messages, "suggest_many([message])")
         if contexts is not None and len(contexts) != len(messages):
             raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")

@@ -9,7 +9,6 @@ import math
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from modeling_convsim.files.extras import import_extra
 
@@ -54,6 +53,8 @@ def exact_search(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.n
 
 def build_faiss(vectors: np.ndarray, show_progress: bool = False) -> Any:
     """Builds the faiss index of vectors (vectors, dimensions), of any float type."""
+    from tqdm import tqdm
+
     faiss, dimensions = import_faiss(), vectors.shape[1]
     components = max(math.ceil(COMPONENTS * dimensions / STEP) * STEP, MIN_COMPONENTS)
     index = faiss.index_factory(dimensions, f"PCA{min(components, dimensions)},SQ8", faiss.METRIC_INNER_PRODUCT)

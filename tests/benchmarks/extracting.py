@@ -26,7 +26,8 @@ import zstandard
 
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.clean.filters import PAPER
-from data_scripts.reddit.dumps import DUMP_FORMS, DumpParser
+from data_scripts.reddit import DUMP_FORMS
+from data_scripts.reddit.dumps import DumpParser
 from modeling_convsim.files.texts import read_blocks
 from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import SAME, Benchmark, Contender, Values, bound, on_cores, peak_megabytes

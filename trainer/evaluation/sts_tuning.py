@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.json_files import read_object
@@ -118,6 +117,7 @@ def _fit(train: EmbeddedPairs, dev: EmbeddedPairs, penalty: float) -> tuple[np.n
     """The iteration of L-BFGS on `train` with the best Pearson's r on `dev`, and that r."""
     import torch
     from scipy.optimize import minimize
+    from tqdm import tqdm
 
     size = train.first.shape[1]
     first, second, gold = (torch.from_numpy(array) for array in (train.first, train.second, train.gold))

@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
@@ -47,6 +45,8 @@ def _read(log: ChatLog) -> Items:
     The messages of a thread, including its first message, are a thread without pauses; the other messages of a channel
     are another one.
     """
+    from tqdm import tqdm
+
     assert log.sample
     inner = _find_root(log.sample.members) or ""
     root: Path | zipfile.Path = log.path if log.path.is_dir() else zipfile.Path(log.path)

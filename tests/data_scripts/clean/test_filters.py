@@ -13,8 +13,9 @@ from data_scripts.clean.filters import (
     is_placeholder,
     removal_rules,
 )
-from data_scripts.clean.measures import measure, measure_column, measure_language
+from data_scripts.clean.measures import measure, measure_language
 from data_scripts.clean.text import unescape
+from data_scripts.reddit.columns import measure_column
 
 NONE, CHAT = Filters("none"), Filters("chat")
 

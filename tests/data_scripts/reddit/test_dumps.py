@@ -12,7 +12,7 @@ import zstandard
 from data_scripts.clean.filters import PAPER
 from data_scripts.clean.measures import measure
 from data_scripts.clean.text import unescape
-from data_scripts.reddit import dumps
+from data_scripts.reddit import DUMP_FORMS, dumps
 from data_scripts.reddit.comments import write_comments
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
 from modeling_convsim.files import texts as files
@@ -119,7 +119,7 @@ def test_a_line_longer_than_the_buffer_may_follow_a_block_that_is_still_referred
     dump = tmp_path / "RC.jsonl"
     texts = [b"a" * 600 + b"\n", b"b" * 3000 + b"\n", b"c\n"]
     dump.write_bytes(b"".join(texts))
-    blocks = [(number, bytes(block)) for number, _, block in files.read_blocks(dump, dumps.DUMP_FORMS)]
+    blocks = [(number, bytes(block)) for number, _, block in files.read_blocks(dump, DUMP_FORMS)]
     assert b"".join(block for _, block in blocks) == b"".join(texts) and blocks[0] == (1, texts[0])
 
 
