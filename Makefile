@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK := $(VENV)/.installed-spark
 .DEFAULT_GOAL := help
+# Modules are compiled when they are first imported: compiling all that is installed takes longer than installing it.
+# Containers often set this variable, with which each process would compile them again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,11 +17,11 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is required; select one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[demo,export,report,train]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) -e '.[demo,export,report,train]' --group dev
 	touch $@
 
 $(SPARK): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) -e '.[spark]'
 	touch $@
 
 install: $(INSTALLED)  ## build the environment in .venv (PYTHON=python3.12 selects an interpreter)
@@ -45,10 +48,9 @@ demo: runs/quickstart/model
 	$(BIN)/python -m modeling_convsim.suggestion.server runs/quickstart/replies --open
 endif
 
-# Containers often set PYTHONDONTWRITEBYTECODE, with which each of the tests' many processes would compile our modules again.
 # Tests wait a fifth of the time, for browsers, servers and other processes: two cores are busy with three at a time.
 test: $(INSTALLED) $(SPARK)  ## run the test suite
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 # The versions that pyproject.toml states as the oldest, with the newest versions of what these depend on.
 .venv-min/constraints.txt: pyproject.toml

@@ -56,7 +56,6 @@ def test_a_valid_document_is_read(tmp_path: Path, name: str) -> None:
     assert items
 
 
-@settings(max_examples=2 * SUITE)
 @given(data=st.data(), name=st.sampled_from(sorted(DOCUMENTS)))
 def test_a_damaged_document_is_read_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject, name: str
@@ -106,7 +105,7 @@ COMMENT = {
 }  # fmt: skip
 
 
-@settings(max_examples=30 * SUITE)
+@settings(max_examples=10 * SUITE)
 @given(
     block=damaged(as_lines([COMMENT | {"id": f"a{number}"} for number in range(3)])).filter(bool),
     markdown=st.booleans(),

@@ -14,10 +14,20 @@ STATEMENTS = [
     "import sys; sys.modules['pyarrow'] = None; import modeling_convsim.encoding.__main__",  # it is an optional package
     "from modeling_convsim import ConvSimDanConfig, Encoder; assert ConvSimDanConfig.label == 'DAN'",
 ]
-# Imports the libraries once, then runs each statement in a fork.
+# Imports the libraries once, then runs each statement in a fork. In the first fork, before transformers is imported, a
+# file of the models imports it while it is itself being imported.
 PROGRAM = """
 import json, os, sys
 import torch
+if not (child := os.fork()):
+    import modeling_convsim
+    assert "transformers" not in sys.modules
+    from modeling_convsim.modeling_heads import ConvSimForMultitask
+    from transformers import AutoConfig
+    assert AutoConfig.for_model("convsim_dan").label == "DAN"
+    assert issubclass(modeling_convsim.ENCODERS["dan"], ConvSimForMultitask)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, PreTrainedModel
 assert "modeling_convsim" not in sys.modules
 registered = []
@@ -37,22 +47,11 @@ def test_import_registers_the_models() -> None:
     assert done.stdout == f"{[True] * len(STATEMENTS)}\n"
 
 
-def test_models_are_registered_when_transformers_is_imported_after_the_package() -> None:
-    """A file of the models that is imported first imports transformers while it is itself being imported."""
-    program = (
-        "import sys, modeling_convsim; assert not {'torch', 'transformers'} & sys.modules.keys(); "
-        "from modeling_convsim.modeling_heads import ConvSimForMultitask; from transformers import AutoConfig; "
-        "assert AutoConfig.for_model('convsim_dan').label == 'DAN'; "
-        "assert issubclass(modeling_convsim.ENCODERS['dan'], ConvSimForMultitask)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 def test_finding_transformers_and_its_errors_stay_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "transformers.py").write_text("raise ImportError('broken')")
     program = """
 import sys, modeling_convsim
+assert not {"torch", "transformers"} & sys.modules.keys()
 from importlib.util import find_spec
 for _ in range(2):
     assert find_spec("transformers").loader.get_source("transformers").startswith("raise")

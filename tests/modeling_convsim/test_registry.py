@@ -21,7 +21,8 @@ def test_every_modeling_file_is_registered():
 @pytest.mark.parametrize("name", ENCODERS)
 def test_auto_classes_and_the_package_have_the_registered_classes(name):
     multitask_class = ENCODERS[name]
-    config = AutoConfig.for_model(f"convsim_{name}", vocab_size=60)
+    options = build(name).config.to_diff_dict()
+    config = AutoConfig.for_model(options.pop("model_type"), **options)
     assert type(config) is multitask_class.config_class and config.label
     assert type(AutoModel.from_config(config)) is multitask_class.encoder_class
     assert type(AutoModelForPreTraining.from_config(config)) is multitask_class
