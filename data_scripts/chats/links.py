@@ -21,6 +21,8 @@ def read_without_prefixes(messages: ir.Table) -> tuple[ir.Table, int]:
         The messages, and how many links are now read without their prefix, or that of the id.
     """
     links = messages.filter(messages.parent.notnull() & (messages.parent != "")).select("row", "source", "parent")
+    if not links.count().to_pyarrow().as_py():
+        return messages, 0
     read = links.semi_join(messages.select("source", parent="id"), ["source", "parent"]).select("source")
     lost = links.anti_join(read, "source").mutate(bare=links.parent.re_replace(_PREFIX, ""))
     ids = messages.group_by("source", bare=messages.id.re_replace(_PREFIX, ""))

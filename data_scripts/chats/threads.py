@@ -8,8 +8,6 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from data_scripts.pairs.engines import read_parquet
 
@@ -73,15 +71,23 @@ def _find_roots(links: ir.Table, file: Path) -> ir.Table:
         file: is written, for the engine to read.
     """
     table = links.to_pyarrow()
-    turns, others = (table[name].to_numpy() for name in ("turn", "other"))
-    size = max((int(ends.max()) for ends in (turns, others) if len(ends)), default=0) + 1
+    if len(table):  # not if all threads are named, so that SciPy need not be imported
+        table = _connect(*(table[name].to_numpy() for name in ("turn", "other")))
+    pq.write_table(table.rename_columns(["turn", "root"]), file)
+    return read_parquet(links.get_backend(), [file])
+
+
+def _connect(turns: np.ndarray, others: np.ndarray) -> pa.Table:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    size = int(max(turns.max(), others.max())) + 1
     graph = coo_array((np.ones(len(turns), bool), (turns, others)), shape=(size, size))
     number, component = connected_components(graph, directed=False)
     roots = np.full(number, size)
     np.minimum.at(roots, component[turns], np.minimum(turns, others))
     turns = np.unique(turns)
-    pq.write_table(pa.table({"turn": turns, "root": roots[component[turns]]}), file)
-    return read_parquet(links.get_backend(), [file])
+    return pa.table({"turn": turns, "root": roots[component[turns]]})
 
 
 def _suffix(part: ir.IntegerValue) -> ir.StringValue:

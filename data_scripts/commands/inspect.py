@@ -132,7 +132,7 @@ def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     filters, report = Filters("chat", keep_salutations=args.keep_salutations), Report()
     with tempfile.TemporaryDirectory() as scratch, connect(Path(scratch)) as database:
         stored = store_logs([log], filters, Path(scratch), MESSAGES)
-        table = join_logs(stored, database, Path(scratch), filters, report, args.repliers, args.context)
+        table = join_logs(stored, database, Path(scratch), filters, report, args.repliers)
         table = table.drop("context").distinct()
         pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
