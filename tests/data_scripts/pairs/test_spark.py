@@ -24,6 +24,7 @@ SETTINGS = """
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark.sql.shuffle.partitions 2
 spark.ui.enabled false
+spark.sql.adaptive.enabled false
 spark.sql.codegen.wholeStage false
 spark.sql.codegen.factoryMode NO_CODEGEN
 """
