@@ -70,7 +70,6 @@ lint: $(INSTALLED)  ## check style, spelling, types, the directions of imports, 
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive modeling_convsim data_scripts trainer model_cards
 
 audit: $(INSTALLED)  ## compare the installed packages with the published vulnerabilities (needs the internet)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip-audit

@@ -208,7 +208,7 @@ def _caption_files() -> dict[str, dict[str, bytes]]:
 
 def _flickr_parquet() -> bytes:
     """The Hub's own copy of nlphuji/flickr30k: one split, and a column with the real split of each image."""
-    sampler = random.Random(0)  # nosec B311
+    sampler = random.Random(0)
     features = Features(
         {
             "image": Image(),

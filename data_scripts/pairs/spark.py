@@ -1,7 +1,7 @@
 """Spark: a session with the user's configuration, files, tasks on its executors, its errors in one line."""
 
 import os
-import pickle  # nosec B403
+import pickle
 import re
 import shutil
 import sys
@@ -171,7 +171,7 @@ def map_sorted(
         counts = sorted(rows.groupBy(spark_partition_id()).agg(count_distinct(by)).collect())
         starts = dict(zip((part for part, _ in counts), accumulate((n for _, n in counts), initial=0), strict=False))
     results = rows.mapInArrow(partial(_map_part, function=function, starts=starts), "result binary").collect()
-    return [pickle.loads(row.result) for row in results]  # nosec B301
+    return [pickle.loads(row.result) for row in results]  # noqa: S301
 
 
 def _map_part(batches: Iterable[pa.RecordBatch], function: Callable, starts: dict[int, int]) -> Iterator:

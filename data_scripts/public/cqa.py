@@ -25,7 +25,7 @@ from modeling_convsim.files.records import Rows
 from modeling_convsim.files.texts import find_file, text_lines
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element  # nosec B405: a type
+    from xml.etree.ElementTree import Element
 
 
 COLUMN_NAMES: ColumnNames = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree  # nosec B405
+from xml.etree import ElementTree
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.texts import TextFile, check_file

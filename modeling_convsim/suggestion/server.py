@@ -23,7 +23,7 @@ from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import lock_beside, locked
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-EVERYWHERE = ("0.0.0.0", "::", "[::]")  # nosec B104  # with which the page is served on all addresses
+EVERYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104  # with which the page is served on all addresses
 MAX_BODY = 2**20  # bytes
 LOCK_SECONDS = 5.0  # that a rating waits for another process
 MAX_TURNS, MAX_SUGGESTIONS = 50, 10
