@@ -302,10 +302,7 @@ def are_long_texts(values: Sequence[Any]) -> bool:
 
 
 def _are_labels(values: Sequence[Any]) -> bool:
-    def is_label(value: Any) -> bool:
-        return not isinstance(value, dict | list) and len(str(value)) <= 100
-
-    return _most(is_label, values)
+    return _most(lambda value: not isinstance(value, dict | list) and len(str(value)) <= 100, values)
 
 
 def _are_ids(values: Sequence[Any]) -> bool:

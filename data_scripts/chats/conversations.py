@@ -171,7 +171,8 @@ def _store_items(
         if isinstance(item, Pair):
             texts, measures = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
             number = ready.added
-            if not (last and _continues(item, last)):
+            # A pair is of the same conversation as the one before it if it goes on from its response, or its input.
+            if not (last and item.source == last.source and item.input in (last.response, last.input)):
                 chain, followed = number, None
             elif item.thread != last.thread:
                 followed = None
@@ -194,11 +195,6 @@ def _store_items(
         raise InputError(
             "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
         )
-
-
-def _continues(pair: Pair, previous: Pair) -> bool:
-    """Whether a pair is of the same conversation as the one before it: it goes on from its response, or its input."""
-    return pair.source == previous.source and pair.input in (previous.response, previous.input)
 
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
         print(_table(public_datasets().values()))
         return
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
-    missing = [public_datasets()[name] for name in names if not _exists(args.output / name)]
+    missing = [public_datasets()[name] for name in names if not any((args.output / name).glob("*"))]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
     commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
@@ -90,10 +90,6 @@ def names_in_preset(path: Path) -> list[str]:
         if base := _EXTENDS.search(text):
             path = path.with_name(f"{base[1]}.yaml")
     return list(dict.fromkeys(names))
-
-
-def _exists(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _download(dataset: PublicDataset, folder: Path) -> list[str]:

@@ -77,7 +77,7 @@ def add_contexts(earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
         texts: `key, text` of all turns; engines read them once.
         turns: the maximum number of earlier turns.
     """
-    found = earlier.mutate(context=_list([]))
+    found = earlier.mutate(context=ibis.literal([], type="array<string>"))
     if not turns:
         return found
     keys = [earlier.select(key=f"turn{number}") for number in range(1, turns + 1)]
@@ -91,7 +91,3 @@ def add_contexts(earlier: ir.Table, texts: ir.Table, turns: int) -> ir.Table:
         found = joined.mutate(context=longer).drop(turn, "turn_key", "turn_text")
         found = materialize(found, "texts of earlier turns")
     return found
-
-
-def _list(texts: list[ir.StringValue]) -> ir.ArrayValue:
-    return ibis.array(texts) if texts else ibis.literal([], type="array<string>")

@@ -54,11 +54,6 @@ def is_url(path: Path) -> bool:
     return not isinstance(path, PurePath)
 
 
-def is_object_storage(path: Path) -> bool:
-    """Whether a path is on storage without folders, where a file's name begins with the names of its folders."""
-    return is_url(path) and cast(Any, path).protocol not in RENAME
-
-
 def readable(file: Path) -> Any:
     """A Parquet file as pyarrow takes it: a path on a disk, or an open file."""
     return file.open("rb") if is_url(file) else file
@@ -161,13 +156,13 @@ def check_own_text(path: Path, beginning: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder, with those above it, unless it is there.
+    """Create a folder, with those above it, unless it is there; object storage has no folders.
 
     Raises:
         InputError: it cannot be created.
     """
     try:
-        if not is_object_storage(folder):
+        if not is_url(folder) or cast(Any, folder).protocol in RENAME:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from error

@@ -5,6 +5,7 @@ Its XML is not always well-formed: it has the halves of emoji as character refer
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,8 @@ def _messages(path: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         InputError: the file is another XML, or is not well-formed.
     """
-    root = None
-    for location, event, element in xml_events(path, "copy the backup from the phone again", _repair):
+    root, repair = None, partial(_REFERENCES.sub, _valid_references)
+    for location, event, element in xml_events(path, "copy the backup from the phone again", repair):
         if root is None:
             root = element
             if root.tag != "smses":
@@ -86,10 +87,6 @@ def _messages(path: Path) -> Iterator[tuple[str, Any]]:
         if event == "end" and element.tag in ("sms", "mms"):
             yield location, element
             root.clear()
-
-
-def _repair(line: bytes) -> bytes:
-    return _REFERENCES.sub(_valid_references, line)
 
 
 def _valid_references(match: re.Match[bytes]) -> bytes:
