@@ -4,8 +4,6 @@
 Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
-import json
-import re
 from functools import partial
 from typing import Any
 
@@ -15,15 +13,6 @@ from modeling_convsim.files.records import Record
 
 NAME = "messages with roles"
 SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}
-
-
-# What ChatGPT adds to a text: annotations and citations between private characters, and the citations of old versions.
-_ANNOTATION = re.compile(r"\ue200(entity|url|link_title)\ue202([^\ue200-\ue202]*)[^\ue200\ue201]*\ue201")
-_CITATIONS = re.compile(
-    r"[ \t]*(?:(?:\ue200[^\ue200\ue201]*\ue201|【\d[^【】]*†[^【】]*】|"
-    r":contentReference\[oaicite:\d+\]\{index=\d+\})[ \t]*)+"
-)
-_PRIVATE = re.compile("[\ue200-\ue206]")
 
 
 def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> Items:
@@ -64,27 +53,7 @@ def content_text(value: Any) -> str | None:
         raise wrong_type("content", "a text or a list of parts", value)
     parts = value if isinstance(value, list) else [value]
     texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
-    return "\n".join(_without_markers(text) for text in texts if isinstance(text, str))
-
-
-def _without_markers(text: str) -> str:
-    """A text without citations; of an annotation, such as the name of a place, what is shown stays."""
-
-    def space(match: re.Match[str]) -> str:
-        is_end = text[match.end() : match.end() + 1] in ("", *".,;:!?)\n\r")
-        return " " if not is_end and any(each in " \t" for each in (match[0][0], match[0][-1])) else ""
-
-    text = _ANNOTATION.sub(_shown, text)
-    return _PRIVATE.sub("", _CITATIONS.sub(space, text))
-
-
-def _shown(annotation: re.Match[str]) -> str:
-    kind, content = annotation.groups()
-    try:
-        values = json.loads(content) if kind == "entity" else None  # such as ["place", "Lima", 0]
-    except ValueError:
-        values = None
-    return str(values[1]) if isinstance(values, list) and len(values) > 1 else content
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 FORMATS = tuple(

@@ -125,31 +125,6 @@ def test_claudes_texts_are_in_their_parts(tmp_path):
     assert chats.broken.counts == {"wrong type": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (
-            "It is open until eight. \ue200cite\ue202turn0search3\ue202turn1view0\ue201 Ask "
-            '\ue200entity\ue202["people","Ann",0]\ue201 for a key\ue200cite\ue202turn0search4\ue201.',
-            "It is open until eight. Ask Ann for a key.",
-        ),
-        (
-            "See \ue200url\ue202our page\ue202turn0search0\ue201 \ue200navlist\ue202News\ue202turn0\ue201.",
-            "See our page.",
-        ),
-        ("Open 【4†source】 until eight 【12:3†hours.pdf†L1-L2】.", "Open until eight."),
-        ("Open \ue200cite\ue202a\ue201 \ue200cite\ue202b\ue201.", "Open."),
-        ("Open :contentReference[oaicite:0]{index=0}\nso", "Open\nso"),
-        ("\ue200entity\ue202Ann\ue201 has \ue203 it \ue200cite\ue201", "Ann has  it"),
-        ("【注意】 9 † a", "【注意】 9 † a"),
-    ],
-)
-def test_chatgpts_citations_are_removed_and_what_annotations_show_stays(tmp_path, text, shown):
-    messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": text}]
-    listed = read(log(write(tmp_path / "c.jsonl", {"messages": messages})))
-    assert listed[1].text == shown
-
-
 def discord(number: int, text: str, **more: object) -> dict:
     author = {"id": "9", "name": "ann", "discriminator": "0000", "isBot": False}
     time = f"2024-05-01T10:0{number}:00.5+00:00"
