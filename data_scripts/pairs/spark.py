@@ -3,9 +3,7 @@
 import os
 import pickle
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -53,8 +51,7 @@ def spark_session(master: str | None, memory: int, is_default: bool) -> Iterator
             f"--engine spark: no session ({_reason(error)}); it needs Java 17 and a master that can be reached"
         ) from error
     try:
-        with _code_for_executors(session.sparkContext):
-            yield session
+        yield session
     except (PySparkException, Py4JError) as error:
         reason = _reason(error)
         missing = re.search("FileNotFound|PATH_NOT_FOUND|FILE_NOT_EXIST|No such file", reason)
@@ -85,16 +82,6 @@ def _start_session(master: str | None, memory: int, is_default: bool) -> Any:
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-@contextmanager
-def _code_for_executors(context: Any) -> Iterator[None]:
-    """Give this package to the machines of a cluster, which may fetch it until the end, if they join later."""
-    with tempfile.TemporaryDirectory(prefix="convsim-") as folder:
-        if not _is_local(context.master):
-            package = Path(__file__).parents[1]
-            context.addPyFile(shutil.make_archive(f"{folder}/convsim", "zip", package.parent, package.name))
-        yield
 
 
 def _reason(error: Exception) -> str:

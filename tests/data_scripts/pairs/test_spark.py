@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,14 +82,6 @@ def test_spark_gives_the_contexts_of_a_loop_over_the_turns(session):
     for turns in (0, 3):
         found = test_contexts.found_contexts(*(database.table(name) for name in "pnt"), turns)
         assert found == test_contexts.contexts_of(nodes, turns)
-
-
-def test_a_cluster_gets_the_code_and_can_fetch_it_until_the_end():
-    sent: list[str] = []
-    with spark._code_for_executors(SimpleNamespace(master="spark://host:7077", addPyFile=sent.append)):
-        names = zipfile.ZipFile(sent[0]).namelist()
-    assert {"data_scripts/__init__.py", "data_scripts/pairs/spark.py"} <= set(names)
-    assert not Path(sent[0]).exists()
 
 
 def test_paths_without_a_scheme_are_refused_on_a_cluster(tmp_path):
