@@ -7,10 +7,8 @@ expression in angle brackets, and the phrases of `notices`.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from data_scripts.boilerplate.names import is_title_case
 from data_scripts.boilerplate.notices import MARKS, is_forwarded, notice_kind, without_marks
 from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
@@ -27,9 +25,6 @@ _HEADER = re.compile(
 # A name may have a nickname in quotation marks; a colon within them is in the text of a notice, such as a new subject.
 _SENDER = re.compile(r"((?:[^:\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?:\s(.*))?$", re.S)
 _ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system
-_SECOND = re.compile(r"([^:\n]{1,40}):\s")  # of the parts of a name with a colon
-# A title that is no name by itself, as `Sir` may be.
-_TITLE = re.compile(rf"[{MARKS}~\u202f\xa0 ]*(?:[DM]r|Prof|Mrs|Ms|Mx|Mme|Mlle|Sra?|Srta|Dott|Dhr|Mevr)\.?")
 _ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # an attachment after its caption
 
 
@@ -48,9 +43,8 @@ def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
 
 def _read(log: ChatLog) -> Items:
     messages, dates = with_dates(_messages(log), lambda each: each[1][1][0], log.date_order, str(log.path))
-    names = _names_with_colons(log)
     try:
-        yield from log.parse_each(messages, lambda message: _parse_message(log, dates, names, *message))
+        yield from log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
     finally:  # also if only the first messages are read
         log.note_dates(dates)
 
@@ -72,35 +66,7 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], lis
         yield begins, message
 
 
-def _names_with_colons(log: ChatLog) -> dict[str, str]:
-    """The first part of a name such as `Dr: Cid` -> its second part.
-
-    All messages of a sender begin with the second part, and there is more than one: `Ben` could also write to Cid.
-    After an abbreviated title, one message is enough, unless another sender is called Cid.
-    """
-    seconds: dict[str, Counter[str]] = defaultdict(Counter)
-    for line in log.text.head.decode(log.text.encoding, "replace").splitlines():
-        if (header := _parse_header(line)) and (parts := _SENDER.match(header[1])):
-            second = _SECOND.match(parts[2] or "")
-            seconds[parts[1]][second[1] if second else ""] += 1
-    return {
-        first: second
-        for first, counts in seconds.items()
-        for second, count in counts.items()
-        if count == counts.total() and (count > 1 or _is_titled(first, second, seconds))
-    }
-
-
-def _is_titled(first: str, second: str, senders: Iterable[str]) -> bool:
-    """Whether the parts are a title and a name that is not one of another sender."""
-    words = second.split()
-    is_name = 0 < len(words) <= 3 and all(map(is_title_case, words)) and not any(second in name for name in senders)
-    return is_name and _TITLE.fullmatch(first) is not None
-
-
-def _parse_message(
-    log: ChatLog, dates: Dates, names: dict[str, str], number: int, date: re.Match[str], lines: list[str]
-) -> Message:
+def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str], lines: list[str]) -> Message:
     content = "\n".join(lines)
     try:
         time = dates.parse_numbers(date).timestamp()
@@ -109,11 +75,8 @@ def _parse_message(
     parts = _SENDER.match(content)
     if not parts:
         raise LeftOutError("notice")
-    sender, text = parts[1], parts[2] or ""
-    if second := names.get(sender):
-        sender, text = f"{sender}: {second}", text.removeprefix(f"{second}: ")
-    text = _written(text)
-    sender = sender.strip(MARKS + "~\u202f\xa0 ")
+    text = _written(parts[2] or "")
+    sender = parts[1].strip(MARKS + "~\u202f\xa0 ")
     return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
 
 

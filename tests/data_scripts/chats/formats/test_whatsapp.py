@@ -242,30 +242,3 @@ def test_an_export_of_a_browser_begins_with_a_notice(tmp_path):
     items, log = read(write(tmp_path / "c.txt", "\n".join(lines)))
     assert [(item.speaker, item.text) for item in items] == [("You", "Hi")]
     assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message": 1}
-
-
-def test_a_name_may_have_a_colon_if_all_its_messages_show_it(tmp_path):
-    said = ["Dr: Cid: I have one.", "Ben: Note: it is open", "Ben: Note: bring a key", "Ben: so", "Dr: Cid: A: no",
-            "Eva: Ben: yours?"]  # fmt: skip
-    items, _ = read(write(tmp_path / "c.txt", "\n".join(f"13.03.26, 18:05 - {line}" for line in said)))
-    assert [(item.speaker, item.text) for item in items] == [
-        ("Dr: Cid", "I have one."), ("Ben", "Note: it is open"), ("Ben", "Note: bring a key"), ("Ben", "so"),
-        ("Dr: Cid", "A: no"), ("Eva", "Ben: yours?"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("Dr: Cid: I have one.", ("Dr: Cid", "I have one.")),
-        ("~\u202fProf.: Eva Lund: I have: two", ("Prof.: Eva Lund", "I have: two")),
-        ("Ann: Note: buy milk", ("Ann", "Note: buy milk")),
-        ("Dr: Ben: no", ("Dr", "Ben: no")),  # to a sender
-        ("Dr: FYI: it is open", ("Dr", "FYI: it is open")),
-        ("Dr: You need two keys: one for Ben", ("Dr", "You need two keys: one for Ben")),
-    ],
-)
-def test_a_name_of_one_message_has_a_colon_only_after_a_title(tmp_path, message, expected):
-    said = ["Ann: Is the gate open?", 'Ben "Benny" Fox: Yes, until eight.', message]
-    items, _ = read(write(tmp_path / "c.txt", "\n".join(f"13.03.26, 18:05 - {line}" for line in said)))
-    assert (items[-1].speaker, items[-1].text) == expected
