@@ -9,9 +9,6 @@ import pyarrow.compute as pc
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.dataset_folders import FIRST_LINES, Report
 
-# Kinds of messages that were left out which hold a value of the data, and the values that say nothing about people.
-_VALUE_KINDS = {"role": ("system", "tool", "function", "developer"), "type": (), "subtype": ()}
-
 
 class PairMasker:
     """Masks pairs that come sorted by thread, table by table.
@@ -76,14 +73,5 @@ class PairMasker:
             report["detected"] = {f"file {number}": mask_text(value, self.regions) for number, value in detected}
         report.pop(FIRST_LINES, None)
         if "messages left out" in report:
-            report["messages left out"] = _without_values(report["messages left out"])
-
-
-def _without_values(counts: dict[str, int]) -> dict[str, int]:
-    """Counts of messages by kind, where `role jane` is counted as `role (withheld)`."""
-    kinds: Counter[str] = Counter()
-    for kind, number in counts.items():
-        first, _, value = kind.partition(" ")
-        withheld = first in _VALUE_KINDS and value not in _VALUE_KINDS[first]
-        kinds[f"{first} (withheld)" if withheld else kind] += number
-    return dict(kinds)
+            kinds = report["messages left out"].items()
+            report["messages left out"] = {mask_text(kind, self.regions): number for kind, number in kinds}

@@ -167,7 +167,10 @@ def test_threads_sources_and_names_of_files_are_masked_and_splits_stay(tmp_path,
     pairs = [(f"input {n}", f"response {m}", f"{thread}", f"Chat with Bob/{n % 3}")
              for n, thread in enumerate(threads) for m in range(2)]  # fmt: skip
     settings = {"files": ["Chat with Bob.csv"], "columns": ["text=Bob.text", "parent=jane@doe.org"], "gap": "1h"}
-    broken = {"first lines left out": ["Chat with Bob.csv:3: wrong time (jane)"], "messages left out": {"role Bob": 2}}
+    broken = {
+        "first lines left out": ["Chat with Bob.csv:3: wrong time (jane)"],
+        "messages left out": {"type jane@doe.org": 2},
+    }
     report = written(tmp_path / "out", pairs, "--mask", settings=settings, sections=broken)
     printed = capsys.readouterr().out
     assert printed.startswith(
@@ -187,7 +190,7 @@ def test_threads_sources_and_names_of_files_are_masked_and_splits_stay(tmp_path,
     assert all(count == 2 for count in Counter(thread for thread, _ in names).values())
     assert {source for _, source in names} == {"source-1", "source-2", "source-3"}
     assert report["settings"]["files"] == ["1 (names withheld)"] and report["settings"]["gap"] == "1h"
-    assert report["messages left out"] == {"role (withheld)": 2}
+    assert report["messages left out"] == {"type [EMAIL]": 2}
     published = (tmp_path / "out" / "report.json").read_text() + (tmp_path / "out" / "README.md").read_text()
     assert not [name for name in ("jane", "Chat with", "wrong time") if name in published]
 
