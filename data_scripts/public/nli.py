@@ -6,7 +6,7 @@ split (train, dev, test; dev_matched and dev_mismatched are separate).
 Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label; those of SICK are known too.
 Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are
 joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
-Of a table in several languages, such as XNLI's, --language names the one to read.
+A table in several languages, such as XNLI's, is refused.
 
 Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
@@ -14,11 +14,8 @@ Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
 """
 
-import argparse
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from data_scripts.public import Kind, Part
@@ -37,24 +34,20 @@ NO_LABEL = ("-", "-1", "")  # in official files and on the Hub, if the annotator
 SPELLINGS = {name: number for number, label in enumerate(NLI_LABELS) for name in (label, label[0], str(number))}
 SPELLINGS["entails"] = 0
 NO_GOLD = "without a gold label"
-OTHER_LANGUAGE = "in another language"
 MAX_OTHER_LABELS = 100  # a column with more other values than this does not hold labels
 _CAPTION_ID = re.compile(r"\d+\.jpg#\d/")  # before each premise of Multi-Premise Entailment
 
 
-def _pairs(part: Part, language: str | None = None) -> Iterator[tuple[str, str, int]]:
-    """The rows with one of the three labels, of `language` if it is given."""
+def _pairs(part: Part) -> Iterator[tuple[str, str, int]]:
+    """The rows with one of the three labels."""
     part.counts[NO_GOLD] = 0
     languages: set[Any] = set()
     for location, row in part.rows:
         languages.add(row["language"] or None)
-        if language and row["language"] != language:
-            part.counts[OTHER_LANGUAGE] += 1
-            continue
-        if not language and len(languages) > 1:
+        if len(languages) > 1:
             raise InputError(
                 f"{location}: not in the language of the rows before it ({', '.join(sorted(map(str, languages)))} in "
-                "the column language); name one with --language of the command nli"
+                "the column language); write those of one language to a file of their own"
             )
         premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], location)
         if not isinstance(premise, str) or not isinstance(hypothesis, str):
@@ -89,15 +82,5 @@ KIND = Kind(
     optional=("language",),
     label_names=True,
 )
+add_arguments, run = KIND.add_arguments, KIND.run
 load_nli = KIND.load
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    KIND.add_arguments(parser)
-    parser.add_argument("--language", metavar="CODE", help="read the rows with this value in the column language")
-
-
-def run(args: argparse.Namespace) -> None:
-    """Write the splits as Parquet with report.json, and print the counts."""
-    replace(KIND, convert=partial(_pairs, language=args.language)).run(args)
