@@ -13,7 +13,6 @@ import re
 import shlex
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,8 @@ MESSAGES = 2_000  # that are read of each log
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
-
-@dataclass(frozen=True)
-class _Sides:
-    """A column that says of each message which side wrote it, and its values for the side that answers."""
-
-    column: str
-    answering: list[str]
+# A column that says of each message which side wrote it, and its values for the side that answers
+Sides = tuple[str, list[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,15 +56,15 @@ def run(args: argparse.Namespace) -> None:
         columns = args.columns or shlex.split(log.detected.get("columns", ""))
         repliers = args.repliers
         if sides and not repliers and not any(each.startswith("speaker=") for each in args.columns):
-            repliers = sides.answering
-            columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={sides.column}"]
-            print(f"the column {sides.column} says who answers, so the next command reads it as the speaker")
+            column, repliers = sides
+            columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={column}"]
+            print(f"the column {column} says who answers, so the next command reads it as the speaker")
         elif not repliers:
             repliers = _show_repliers(pairs)
         print(f"\nnext: {_next_command(log, args, columns, repliers)}")
 
 
-def _show_columns(log: ChatLog) -> _Sides | None:
+def _show_columns(log: ChatLog) -> Sides | None:
     """Show the columns of a table with examples and roles; nothing for an export. Returns the column of the sides."""
     if recognize(log):
         return None
@@ -96,12 +90,12 @@ def _show_columns(log: ChatLog) -> _Sides | None:
     return _find_sides([name for name in columns if "text" in names and name not in roles], rows)
 
 
-def _find_sides(columns: list[str], rows: list[Record]) -> _Sides | None:
+def _find_sides(columns: list[str], rows: list[Record]) -> Sides | None:
     """The first column whose values are the sides of conversations."""
     for name in columns:
         values = {str(value) for row in rows if (value := look_up(row, name)) not in (None, "")}
         if answering := answering_roles(values):
-            return _Sides(name, answering)
+            return name, answering
     return None
 
 
