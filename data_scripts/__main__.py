@@ -2,12 +2,13 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from data_scripts.commands import PROGRAM, Command, command_parser, find_commands
+from data_scripts.commands import PROGRAM, command_parser, find_commands, summary
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable, suggest
 
 
-def _overview(commands: dict[str, Command]) -> ArgumentParser:
+def _overview(commands: dict[str, Path]) -> ArgumentParser:
     """The parser of `--help` without a command: it lists the commands, none of which is imported."""
     parser = ArgumentParser(
         prog=PROGRAM,
@@ -16,9 +17,8 @@ def _overview(commands: dict[str, Command]) -> ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parsers = parser.add_subparsers(metavar="NAME")
-    for command in dict.fromkeys(commands.values()):
-        aliases = [name for name, other in commands.items() if other is command and name != command.name]
-        parsers.add_parser(command.name, aliases=aliases, help=command.summary.replace("%", "%%"))
+    for name, file in commands.items():
+        parsers.add_parser(name, help=summary(file).replace("%", "%%"))
     return parser
 
 
@@ -39,7 +39,7 @@ def _run(arguments: list[str], program: str) -> int:
         _overview(commands).parse_args([name])
     if name not in commands:
         _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
-    args = command_parser(commands[name].load(), name, program).parse_args(arguments[1:])
+    args = command_parser(name, program).parse_args(arguments[1:])
     args.run(args)
     return 0
 

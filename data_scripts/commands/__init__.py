@@ -7,12 +7,9 @@ commands exists.
 
 import argparse
 import importlib
-import pkgutil
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from types import ModuleType
 
-from data_scripts.public import ALIASES
 from modeling_convsim.files.command_line import ArgumentParser
 
 PROGRAM = "convsim data"
@@ -20,48 +17,26 @@ PACKAGES = ("commands", "public")
 ROOT = Path(__file__).parents[1]
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command that has not been imported yet.
-
-    Attributes:
-        name: the name of the command.
-        module: the name of its module.
-        path: the file of its module.
-    """
-
-    name: str
-    module: str
-    path: Path
-
-    @property
-    def summary(self) -> str:
-        """The first line of the docstring."""
-        with self.path.open(encoding="utf-8") as file:
-            return file.readline().strip().strip('"')
-
-    def load(self) -> ModuleType:
-        """Import the module."""
-        return importlib.import_module(self.module)
+def find_commands() -> dict[str, Path]:
+    """Find the commands in the package; returns name -> file of its module."""
+    files = chain.from_iterable((ROOT / package).glob("[!_]*.py") for package in PACKAGES)
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
-def find_commands() -> dict[str, Command]:
-    """Find the commands in the package; returns name -> command."""
-    found = [(package, module.name) for package in PACKAGES for module in pkgutil.iter_modules([str(ROOT / package)])]
-    commands = {
-        name: Command(name, f"data_scripts.{package}.{name}", ROOT / package / f"{name}.py") for package, name in found
-    }
-    return dict(sorted(commands.items())) | {alias: commands[name] for alias, name in ALIASES.items()}
+def summary(file: Path) -> str:
+    """The first line of the docstring of a module, which is not imported."""
+    with file.open(encoding="utf-8") as lines:
+        return lines.readline().strip().strip('"')
 
 
-def command_parser(module: ModuleType, name: str, program: str = PROGRAM) -> ArgumentParser:
-    """The parser of a command's module; `run` of what it parses runs the command.
+def command_parser(name: str, program: str = PROGRAM) -> ArgumentParser:
+    """The parser of a command, whose module is imported; `run` of what it parses runs the command.
 
     Args:
-        module: the imported module.
-        name: the name that the user gave.
+        name: one of `find_commands`.
         program: what the user ran, for the help.
     """
+    module = importlib.import_module(f"data_scripts.{find_commands()[name].parent.name}.{name}")
     parser = ArgumentParser(
         prog=f"{program} {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

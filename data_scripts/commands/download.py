@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from data_scripts.commands import Command, command_parser, find_commands
+from data_scripts.commands import command_parser
 from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
 from modeling_convsim.files.command_line import add_output_argument, suggest
 from modeling_convsim.files.errors import InputError
@@ -50,7 +50,6 @@ def run(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
     missing = [public_datasets()[name] for name in names if not any((args.output / name).glob("*"))]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
-    commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
         print(f"\n[{number}/{len(missing)}] {dataset.name}: {_origin(dataset)}, {_size(dataset)} MB", flush=True)
         downloads = args.output / DOWNLOADS / dataset.name
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
             words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
         else:
             words = _download(dataset, downloads)
-        _build(dataset, words, args.output / dataset.name, commands[dataset.command])
+        _build(dataset, words, args.output / dataset.name)
 
 
 def _names(given: str) -> list[str]:
@@ -178,8 +177,8 @@ def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     return files
 
 
-def _build(dataset: PublicDataset, words: list[str], output: Path, command: Command) -> None:
-    parser = command_parser(command.load(), dataset.command)
+def _build(dataset: PublicDataset, words: list[str], output: Path) -> None:
+    parser = command_parser(dataset.command)
     license_option = ["--license", dataset.license] if dataset.license else []
     args = parser.parse_args([*words, "--output", str(output), *dataset.options, *license_option])
     args.run(args)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from modeling_convsim.files.records import Rows
     from modeling_convsim.files.texts import BrokenLines
 
-ALIASES = {"snli": "nli"}  # another name of a command
-
 logger = logging.getLogger(__name__)
 
 
