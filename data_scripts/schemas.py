@@ -23,7 +23,7 @@ def text_fields(*names: str) -> list[pa.Field]:
 
 
 def _measure_fields(prefix: str = "") -> list[pa.Field]:
-    """The columns that `clean.measures` computes of a text: counts for the rules, and the language (ISO 639-1)."""
+    """The columns that `clean.filters` computes of a text: counts for the rules, and the language (ISO 639-1)."""
     counts = [pa.field(f"{prefix}{name}", pa.int32()) for name in ("characters", "alphabetic")]
     return [*counts, pa.field(f"{prefix}language", pa.string())]
 

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 
 from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, strip_letter
 from data_scripts.boilerplate.names import Names
-from data_scripts.clean.filters import Filters
-from data_scripts.clean.measures import measure_language
+from data_scripts.clean.filters import Filters, measure_language
 from modeling_convsim.files.parquet import parquet_writer
 
 BATCH_ROWS = 20_000
@@ -74,7 +73,7 @@ def _strip_column(
     columns = {name: table[name].to_pylist() for name in measures}
     for at in changed:
         characters, alphabetic = len(stripped[at]), sum(map(str.isalpha, stripped[at]))
-        language = measure_language(stripped[at], characters, alphabetic, filters) if filters.language else ""
+        language = measure_language(stripped[at], characters, alphabetic, filters)
         for name, value in zip(measures, (characters, alphabetic, language), strict=True):
             columns[name][at] = value
     for name, values in {column: stripped, **columns}.items():

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from data_scripts.chats.logs import add_log_arguments, is_on_hub, open_logs, read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
-from data_scripts.clean.filters import PAIR, Filters, filter_settings
-from data_scripts.clean.measures import measure, measure_language
+from data_scripts.clean.filters import PAIR, Filters, filter_settings, measure, measure_language
 from data_scripts.dataset_folders import Report, format_table, start_report
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_memory_argument, read_filters
 from modeling_convsim.files.errors import InputError, refuse_options
@@ -182,5 +181,4 @@ def _store_items(
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
     text, characters, alphabetic = measure(text, filters)
-    language = measure_language(text, characters, alphabetic, filters) if filters.language else ""
-    return text, (characters, alphabetic, language)
+    return text, (characters, alphabetic, measure_language(text, characters, alphabetic, filters))

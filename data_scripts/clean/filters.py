@@ -1,4 +1,4 @@
-"""The filter rules: Ibis expressions over columns that the reader computed (`clean.measures`).
+"""The filter rules: Ibis expressions over columns that the reader computed (`measure`, `measure_language`).
 
 A rule has the same result on every engine. HTML entities are resolved first, Markdown is stripped on request, and the
 text is measured. Then the rules apply in the order of `removal_rules`, and each text is counted under the first rule
@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from data_scripts.clean.text import detect_language, strip_markdown
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
@@ -50,6 +52,25 @@ class Filters:
 PAPER = Filters()
 
 
+def measure(text: str, filters: Filters = PAPER) -> tuple[str, int, int]:
+    """The text, its number of Unicode characters, and how many of them are letters.
+
+    Engines count the characters and letters of some scripts differently, so they are counted here, while reading.
+    """
+    if filters.markdown:
+        text = strip_markdown(text)
+    return text, len(text), sum(map(str.isalpha, text))
+
+
+def measure_language(text: str, characters: int, alphabetic: int, filters: Filters) -> str:
+    """The language of a text; "" if no language is asked for, the detector is not sure, or another rule removes it."""
+    maximum = MAX_CHARACTERS.get(filters.rules)
+    too_long = maximum is not None and characters >= maximum
+    no_letters = filters.rules == "paper" and alphabetic * 100 <= characters * MIN_LETTERS_PERCENT
+    is_removed = too_long or no_letters or is_placeholder(text)
+    return "" if is_removed or not filters.language else detect_language(text)
+
+
 def filter_settings(filters: Filters) -> dict[str, Any]:
     """The filters as a section of a report: which rules apply, and the options that were given."""
     given = {
@@ -73,7 +94,7 @@ def removal_rules(
 ) -> dict[str, ir.BooleanValue]:
     """Name -> condition under which a text is removed, in the order in which rules are counted.
 
-    Without `author`, the rules about authors do not apply; `language` (see `measures.measure_language`) is needed if
+    Without `author`, the rules about authors do not apply; `language` (see `measure_language`) is needed if
     the filters name one.
     """
     import ibis

@@ -1,8 +1,7 @@
-"""Measures many texts of Reddit at once, as `clean.measures` measures one."""
+"""Measures many texts of Reddit at once, as `clean.filters.measure` does one."""
 
 import functools
 import sys
-from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +14,16 @@ _ASCII_LETTERS = np.array([byte < 128 and chr(byte).isalpha() for byte in range(
 
 
 def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.StringArray, np.ndarray, np.ndarray]:
-    """`measures.measure` for many texts, which are unescaped; none is null.
+    """`filters.measure` for many texts, which are unescaped; none is null.
 
     Returns:
         The cleaned texts, and characters and letters, each (texts,) int32.
     """
     texts = _unescape_column(texts)
     if filters.markdown:
-        texts = _replace_where(pc.match_substring_regex(texts, r"\]\(|(?m)^[ \t]{0,3}>"), texts, strip_markdown)
+        marked = pc.match_substring_regex(texts, r"\]\(|(?m)^[ \t]{0,3}>")
+        stripped = pa.array(map(strip_markdown, texts.filter(marked).to_pylist()), pa.string())
+        texts = pc.replace_with_mask(texts, marked, stripped)
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     # Most texts are ASCII, where letters are counted by byte; in the others they are counted by code point.
@@ -33,13 +34,6 @@ def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.
         codes = np.frombuffer("".join(texts.take(pa.array(others)).to_pylist()).encode("utf-32-le"), np.uint32)
         alphabetic[others] = _segment_sums(_unicode_letters()[codes], np.append(0, np.cumsum(characters[others])))
     return texts, characters, alphabetic
-
-
-def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Callable[[str], str]) -> pa.StringArray:
-    """The texts, with `function` applied to those where the mask `where` is true."""
-    if not where.true_count:
-        return texts
-    return pc.replace_with_mask(texts, where, pa.array(map(function, texts.filter(where).to_pylist())))
 
 
 def _unescape_column(texts: pa.StringArray) -> pa.StringArray:

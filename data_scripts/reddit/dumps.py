@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_scripts.clean.filters import Filters
-from data_scripts.clean.measures import measure_language
+from data_scripts.clean.filters import Filters, measure_language
 from data_scripts.reddit.columns import measure_column
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 from modeling_convsim.files.texts import BrokenLineError, BrokenLines, decode

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_scripts.__main__ import main
-from data_scripts.clean.filters import Filters
+from data_scripts.clean.filters import Filters, measure
 from data_scripts.clean.masking import mask_personal_data, mask_text
-from data_scripts.clean.measures import measure
 from data_scripts.clean.text import normalize_text
 from data_scripts.reddit.columns import measure_column
 from data_scripts.reddit.dumps import DumpParser

@@ -11,9 +11,10 @@ from data_scripts.clean.filters import (
     count_values,
     first_rule,
     is_placeholder,
+    measure,
+    measure_language,
     removal_rules,
 )
-from data_scripts.clean.measures import measure, measure_language
 from data_scripts.clean.text import unescape
 from data_scripts.reddit.columns import measure_column
 
@@ -26,7 +27,7 @@ def removed_by(texts: list[str], authors: list[str] | None = None, filters: Filt
     for position, (text, author) in enumerate(zip(texts, authors or ["someone"] * len(texts), strict=True)):
         body, characters, alphabetic = measure(text, filters)
         row = {"position": position, "body": body, "characters": characters, "alphabetic": alphabetic, "author": author}
-        rows.append(row | {"language": measure_language(*list(row.values())[1:4], filters) if filters.language else ""})
+        rows.append(row | {"language": measure_language(*list(row.values())[1:4], filters)})
     table = ibis.memtable(rows)
     author = table.author if authors else None
     removed = removal_rules(table.body, table.characters, table.alphabetic, author, table.language, filters)

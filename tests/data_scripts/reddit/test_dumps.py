@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from data_scripts.clean.filters import PAPER
-from data_scripts.clean.measures import measure
+from data_scripts.clean.filters import PAPER, measure
 from data_scripts.clean.text import unescape
 from data_scripts.reddit import DUMP_FORMS, dumps
 from data_scripts.reddit.comments import write_comments
