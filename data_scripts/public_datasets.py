@@ -56,11 +56,6 @@ class PublicDataset:
     license: str = ""
     megabytes: float | None = None
 
-    @property
-    def addresses(self) -> Sequence[str]:
-        """Where the dataset comes from."""
-        return self.hub or [file.address for file in self.files]
-
 
 @cache
 def public_datasets() -> dict[str, PublicDataset]:

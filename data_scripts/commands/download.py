@@ -198,12 +198,7 @@ def _size(dataset: PublicDataset) -> str:
 
 
 def _origin(dataset: PublicDataset) -> str:
-    """Where a dataset comes from, in a few words: Hub ids, repositories or hosts."""
-    origins = []
-    for address in dataset.addresses:
-        host, _, path = address.rpartition("://")[2].partition("/")
-        if host == "raw.githubusercontent.com":
-            origins.append("github.com/" + "/".join(path.split("/")[:2]))
-        else:
-            origins.append(host if "://" in address else re.sub(":.*/.*", "", address))
-    return ", ".join(dict.fromkeys(origins))
+    """Where a dataset comes from, in a few words: Hub ids or hosts."""
+    names = [re.sub(":.*/.*", "", name) for name in dataset.hub]
+    hosts = [file.address.split("/")[2] for file in dataset.files]
+    return ", ".join(dict.fromkeys(names or hosts))
