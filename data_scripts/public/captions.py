@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -80,11 +79,26 @@ def _images(part: Part) -> Iterator[tuple[str, list[str]]]:
 
 
 def _captions(rows: Rows) -> Iterator[Caption]:
-    pairs = _PairChain()
+    """The captions, each with its image.
+
+    Pairs of captions have no name of their image, of which each has consecutive rows. They are a cycle: its first and
+    second caption, the second and third, …, the last and first. Images with the same caption stay separate, unlike in
+    connected components: "A man surfs a wave" would join hundreds.
+    """
+    last, chained, seen = "", "", set[str]()
     for location, row in rows:
         image, captions = row["group"], row["captions"]
         if row["partner"] is not None and image is None:
-            yield from pairs.add(location, captions, row["partner"])
+            second = row["partner"]
+            if not isinstance(captions, str) or not isinstance(second, str):
+                raise InputError(f"{location}: caption1 and caption2 must be texts; found {captions!r} and {second!r}")
+            if captions != last:
+                chained, seen = location, set()
+            last = second
+            for caption in (captions, second):
+                if caption not in seen:
+                    seen.add(caption)
+                    yield chained, caption
             continue
         if isinstance(captions, str):
             if image is None:
@@ -97,30 +111,6 @@ def _captions(rows: Rows) -> Iterator[Caption]:
             raise InputError(f"{location}: captions are {captions!r}; expected a text or a list of texts")
         for caption in captions:
             yield location if image is None else str(image), caption
-
-
-class _PairChain:
-    """Finds the images of pairs of captions without a name of their image, of which each image has consecutive rows.
-
-    The pairs of an image are a cycle: its first and second caption, the second and third, …, the last and first. Images
-    with the same caption stay separate, unlike in connected components: "A man surfs a wave" would join hundreds.
-    """
-
-    def __init__(self) -> None:
-        self._image = self._last = ""
-        self._captions: set[str] = set()
-
-    def add(self, location: str, first: Any, second: Any) -> Iterator[Caption]:
-        """The captions of the next pair that are new for its image."""
-        if not isinstance(first, str) or not isinstance(second, str):
-            raise InputError(f"{location}: caption1 and caption2 must be texts; found {first!r} and {second!r}")
-        if first != self._last:
-            self._image, self._captions = location, set()
-        self._last = second
-        for caption in (first, second):
-            if caption not in self._captions:
-                self._captions.add(caption)
-                yield self._image, caption
 
 
 KIND = Kind(
