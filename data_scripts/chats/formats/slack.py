@@ -15,11 +15,9 @@ from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Me
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.text import unescape
 from modeling_convsim.files.records import Record
-from modeling_convsim.files.texts import BrokenLineError
 
 SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of other subtypes are notices
 USERS_FILE = "users.json"
-MAX_FILE_BYTES = 1 << 28  # of a file, which holds the messages of a day
 CHANNEL_FILES = ("channels.json", "groups.json", "dms.json", "mpims.json")
 _DAY = re.compile(r"((?:.*/)?)[^/]+/\d{4}-\d\d-\d\d\.json")
 _LIST = re.compile(rf"((?:.*/)?)(?:{'|'.join(map(re.escape, (USERS_FILE, *CHANNEL_FILES)))})")
@@ -85,15 +83,10 @@ def _read_list(file: Path | zipfile.Path, log: ChatLog) -> Any:
         return []
     try:
         with file.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise BrokenLineError("file that is too large", f"the limit is {MAX_FILE_BYTES >> 20} MiB")
-        return json.loads(content)
+            return json.load(stream)
     # zipfile raises a RuntimeError for an encrypted file, and a subclass of it for an unknown compression.
     except (ValueError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         log.broken.add("file that is not JSON", str(file), str(error))
-    except BrokenLineError as error:
-        log.broken.add(error.args[0], str(file), error.args[1])
     return []
 
 
