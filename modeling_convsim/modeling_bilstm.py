@@ -3,7 +3,7 @@
 The paper gives no details. This is InferSent's encoder (Conneau et al. 2017, section 3.2) with a linear output layer.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -26,10 +26,7 @@ class ConvSimBilstmConfig(ConvSimConfig):
     Args:
         word_embedding_size: Dimensions of word embeddings.
         hidden_size: Units of each direction. (InferSent uses 2048; 256 is our choice, for a small encoder.)
-        num_layers: Number of LSTM layers; each layer reads both directions of the previous one.
         bidirectional: Read every sentence in both directions; False gives the paper's unidirectional LSTM.
-        pooling: How token vectors become a sentence vector: "max" over tokens in each dimension (InferSent's
-            "BiLSTM-max"), "mean", or "last", the final state of each direction (InferSent's "LSTM").
         hidden_dropout: Dropout of the word embeddings, in [0, 1).
     """
 
@@ -38,14 +35,12 @@ class ConvSimBilstmConfig(ConvSimConfig):
 
     word_embedding_size: int = 300
     hidden_size: int = 256
-    num_layers: int = 1
     bidirectional: bool = True
-    pooling: Literal["mean", "max", "last"] = "max"
     hidden_dropout: float | int = 0.0
 
     def validate_bilstm(self) -> None:
         """Requires sizes above zero and a dropout that is a probability."""
-        self.require_positive("word_embedding_size", "hidden_size", "num_layers")
+        self.require_positive("word_embedding_size", "hidden_size")
         if not 0 <= self.hidden_dropout < 1:
             raise ValueError(f"hidden_dropout is {self.hidden_dropout}, expected at least 0 and below 1")
 
@@ -89,7 +84,7 @@ def _gather(tokens: Tensor, indices: Tensor) -> Tensor:
 
 
 class ConvSimBilstmModel(ConvSimEncoder):
-    """Word embeddings, LSTM layers in both directions, a maximum over tokens, and a linear layer."""
+    """Word embeddings, an LSTM in both directions, a maximum over tokens, and a linear layer."""
 
     config: ConvSimBilstmConfig
     pads_batches: ClassVar[bool] = True
@@ -99,10 +94,9 @@ class ConvSimBilstmModel(ConvSimEncoder):
     def __init__(self, config: ConvSimBilstmConfig) -> None:
         super().__init__(config)
         size = config.hidden_size * (2 if config.bidirectional else 1)
-        sizes = [config.word_embedding_size] + [size] * (config.num_layers - 1)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.word_embedding_size)
         self.dropout = nn.Dropout(config.hidden_dropout)
-        self.layers = nn.ModuleList(ConvSimBilstmLayer(input_size, config) for input_size in sizes)
+        self.layers = nn.ModuleList([ConvSimBilstmLayer(config.word_embedding_size, config)])
         self.projection = nn.Linear(size, config.embedding_size)
         self.post_init()
 
@@ -138,7 +132,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
         return self.build_output(self.projection(vectors), last_hidden_state=states[:, :tokens])
 
     def _read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Applies the LSTM layers to sentences padded at their ends, and pools.
+        """Applies the LSTM to sentences padded at their ends, and takes the maximum over tokens in each dimension.
 
         Args:
             ids: (sentences, width).
@@ -153,21 +147,9 @@ class ConvSimBilstmModel(ConvSimEncoder):
         sentences = torch.arange(len(lengths), device=ids.device)
         mask = steps < lengths  # (width, sentences)
         reversal = torch.where(mask, lengths - 1 - steps, steps) * len(lengths) + sentences
-        for layer in self.layers:
-            states = layer(states, reversal)
-        return states, self._pool(states, mask, lengths)
-
-    def _pool(self, tokens: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
-        """Pools token vectors (width, sentences, size) to sentence vectors (sentences, size)."""
+        states = self.layers[0](states, reversal)
         padding = ~mask.unsqueeze(-1)  # (width, sentences, 1)
-        if self.config.pooling == "max":
-            return tokens.masked_fill(padding, float("-inf")).amax(0).masked_fill(padding[0], 0.0)
-        tokens = tokens.masked_fill(padding, 0.0)
-        if self.config.pooling == "mean":
-            return tokens.sum(0) / lengths.clamp_min(1).unsqueeze(-1).to(tokens.dtype)
-        forward_states, backward_states = tokens.tensor_split([self.config.hidden_size], dim=-1)
-        sentences = torch.arange(len(lengths), device=tokens.device)
-        return torch.cat([forward_states[(lengths - 1).clamp_min(0), sentences], backward_states[0]], dim=-1)
+        return states, states.masked_fill(padding, float("-inf")).amax(0).masked_fill(padding[0], 0.0)
 
 
 class ConvSimBilstmForSequenceClassification(ConvSimForSequenceClassification):

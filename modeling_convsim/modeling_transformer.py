@@ -5,8 +5,6 @@ equal length, (sentences, width, hidden_size). `modeling_layouts.py` arranges a 
 """
 
 import math
-from dataclasses import field
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -47,9 +45,6 @@ class ConvSimTransformerConfig(ConvSimConfig):
             steps have the same size in every layer. Requires `residual`. Not in the paper.
         learned_token_weights: Multiply every word embedding in the average by a learned weight of its token; requires
             `residual`. Not in the paper.
-        hidden_sizes: Units of the hidden layers (tanh) of a DNN, as in a residual DAN: the embedding is x + DNN(x), and
-            x is average + projection(Transformer's mean). Its last layer is initialized to zero. None by default;
-            requires `residual`. Not in the paper.
         token_dropout: Probability, in [0, 1), that the Transformer reads zeros in place of a word embedding during
             training; the others are multiplied by 1 / (1 - probability). Averages are complete. Not in the paper.
     """
@@ -67,13 +62,12 @@ class ConvSimTransformerConfig(ConvSimConfig):
     residual: bool = False
     residual_scale: float | int = 1.0
     learned_token_weights: bool = False
-    hidden_sizes: list[int] = field(default_factory=list)
     token_dropout: float | int = 0.0
 
     def validate_transformer(self) -> None:
         """Requires sizes that are above zero and compatible, and dropouts that are probabilities."""
         self.require_positive("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-        self.require_positive("hidden_sizes", "residual_scale")
+        self.require_positive("residual_scale")
         if self.hidden_size % 2 or self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, expected an even multiple of num_attention_heads "
@@ -86,8 +80,6 @@ class ConvSimTransformerConfig(ConvSimConfig):
             raise ValueError("residual_scale multiplies what is added to the average: set residual: true too")
         if self.learned_token_weights and not self.residual:
             raise ValueError("learned_token_weights are those of the average: set residual: true too")
-        if self.hidden_sizes and not self.residual:
-            raise ValueError("hidden_sizes are those of a residual DNN: set residual: true too")
 
 
 def drop_values(values: Tensor, probability: float) -> Tensor:
@@ -251,7 +243,7 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
 class ConvSimTransformerModel(ConvSimEncoder):
     """Token embeddings plus timing signal, attention layers, a layer norm, the mean over tokens, and a linear layer.
 
-    With `residual`, the average of the word embeddings is added to its output, and the DNN of `hidden_sizes` follows.
+    With `residual`, the average of the word embeddings is added to its output.
     """
 
     config: ConvSimTransformerConfig
@@ -275,10 +267,6 @@ class ConvSimTransformerModel(ConvSimEncoder):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         output_class = ZeroLinear if config.residual else nn.Linear
         self.projection = output_class(config.hidden_size, config.embedding_size)
-        sizes = [config.embedding_size, *config.hidden_sizes]
-        self.dnn_layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        if config.hidden_sizes:
-            self.dnn_layers.append(ZeroLinear(sizes[-1], config.embedding_size))
         self.post_init()
 
     @capture_outputs
@@ -320,7 +308,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
         sums = layout.sum(hidden)
         sentence = self.projection(sums / layout.counts.clamp_min(1).unsqueeze(1).to(sums.dtype))
         if average is not None:
-            sentence = self._apply_dnn(average + self.config.residual_scale * sentence)
+            sentence = average + self.config.residual_scale * sentence
         return self.build_output(sentence, last_hidden_state=layout.pad(hidden))
 
     def _reads_without_padding(self, device: torch.device) -> bool:
@@ -329,15 +317,6 @@ class ConvSimTransformerModel(ConvSimEncoder):
             return False
         head_size = self.config.hidden_size // self.config.num_attention_heads
         return head_size % 8 == 0 and torch.backends.cuda.mem_efficient_sdp_enabled()
-
-    def _apply_dnn(self, sentence: Tensor) -> Tensor:
-        """Maps (batch, embedding_size) to the same shape: the residual DNN of `hidden_sizes`, if there is one."""
-        if not self.dnn_layers:
-            return sentence
-        hidden = sentence
-        for layer in self.dnn_layers[:-1]:
-            hidden = torch.tanh(layer(hidden))
-        return sentence + self.dnn_layers[-1](hidden)
 
     def _embed(self, ids: Tensor, layout: FlatLayout | PaddedLayout) -> tuple[Tensor, Tensor | None]:
         """Looks up token ids (…,).

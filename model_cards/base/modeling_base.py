@@ -261,9 +261,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     def read_in_groups(self, ids: Tensor, cu_seqlens: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Reads packed sentences, sorted by length and padded in groups: (batch, dimensions), in the batch's order.
 
-        All processes of a run have as many groups as one another, whatever the lengths: FSDP's processes gather the
-        weights together, group by group.
-
         Args:
             ids: (total_tokens,).
             cu_seqlens: (batch + 1,); if they are on a CPU, nothing waits for a GPU.

@@ -36,28 +36,19 @@ def reference(model: ConvSimBilstmModel, sentence: list[int]) -> tuple[np.ndarra
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     config = model.config
     tokens = weights["embed_tokens.weight"][np.array(sentence, dtype=int)]
-    for layer in range(config.num_layers):
-        directions = [read(weights, f"layers.{layer}.directions.0", tokens)]
-        if config.bidirectional:
-            directions.append(read(weights, f"layers.{layer}.directions.1", tokens[::-1])[::-1])
-        tokens = np.concatenate(directions, axis=1)
-    if not sentence:
-        pooled = np.zeros(tokens.shape[1])
-    elif config.pooling == "last":
-        size = config.hidden_size
-        pooled = np.concatenate([tokens[-1, :size], tokens[0, size:]])
-    else:
-        pooled = {"max": tokens.max, "mean": tokens.mean}[config.pooling](axis=0)
+    directions = [read(weights, "layers.0.directions.0", tokens)]
+    if config.bidirectional:
+        directions.append(read(weights, "layers.0.directions.1", tokens[::-1])[::-1])
+    tokens = np.concatenate(directions, axis=1)
+    pooled = tokens.max(axis=0) if sentence else np.zeros(tokens.shape[1])
     vector = weights["projection.weight"] @ pooled + weights["projection.bias"]
     return tokens, vector / (np.linalg.norm(vector) or 1)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_agrees_with_a_loop_over_tokens_in_float64(pooling, bidirectional, num_layers):
-    model = build_model(pooling=pooling, bidirectional=bidirectional, num_layers=num_layers)
+def test_agrees_with_a_loop_over_tokens_in_float64(bidirectional):
+    model = build_model(bidirectional=bidirectional)
     for parameter in model.parameters():
         parameter.copy_(torch.randn_like(parameter) * 0.5)
     expected = np.stack([reference(model, sentence)[1] for sentence in SENTENCES])
@@ -73,9 +64,8 @@ def test_group_size_does_not_change_embeddings(monkeypatch):
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
-def test_gradients_of_a_batch_are_the_sums_over_its_sentences(pooling):
-    model = build_model(pooling=pooling).double()
+def test_gradients_of_a_batch_are_the_sums_over_its_sentences():
+    model = build_model().double()
     gradients = []
     for batches in ([pack(SENTENCES)], [pad(SENTENCES, left=True)], [pack([sentence]) for sentence in SENTENCES]):
         model.zero_grad()
@@ -112,7 +102,6 @@ def test_dropout_is_applied_in_training_only(form):
     ("values", "message"),
     [
         ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
-        ({"num_layers": 0}, "num_layers is 0, expected numbers above 0"),
         ({"hidden_dropout": 1.0}, "hidden_dropout is 1.0, expected at least 0 and below 1"),
     ],
 )

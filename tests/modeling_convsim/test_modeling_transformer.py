@@ -215,8 +215,6 @@ def test_sentences_are_read_without_padding_on_a_gpu_unless_another_kernel_is_se
         ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
         ({"residual_scale": 0.1}, "residual_scale multiplies what is added to the average: set residual: true too"),
         ({"residual": True, "residual_scale": 0}, "residual_scale is 0, expected numbers above 0"),
-        ({"hidden_sizes": [8]}, "hidden_sizes are those of a residual DNN: set residual: true too"),
-        ({"residual": True, "hidden_sizes": [8, 0]}, r"hidden_sizes is \[8, 0\], expected numbers above 0"),
     ],
 )
 def test_config_refuses_values_out_of_range(values, message):

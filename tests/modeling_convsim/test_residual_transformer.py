@@ -23,15 +23,6 @@ def keep_padding(sentences: list[list[int]]) -> dict:
     return {**pad(sentences, width=9, left=True), "output_hidden_states": True}
 
 
-def dan_network(model: ConvSimTransformerModel, vector: torch.Tensor) -> torch.Tensor:
-    """x + DNN(x) of one vector; without a DNN, x."""
-    hidden = vector
-    for index, layer in enumerate(model.dnn_layers):
-        hidden = layer.weight @ hidden + layer.bias
-        hidden = hidden.tanh() if index < len(model.config.hidden_sizes) else hidden
-    return vector + hidden if model.config.hidden_sizes else vector
-
-
 FORMS = pytest.mark.parametrize("form", [pack, pad, keep_padding])
 
 
@@ -51,22 +42,21 @@ def average(model: ConvSimTransformerModel, sentence: list[int]) -> torch.Tensor
 @torch.no_grad()
 @FORMS
 @pytest.mark.parametrize("kind", ["transformer_residual", "transformer_residual_words"])
-def test_adds_the_projected_mean_of_torchs_layers_to_the_average_and_applies_the_dnn_in_float64(kind, form):
+def test_adds_the_projected_mean_of_torchs_layers_to_the_average_in_float64(kind, form):
     model = build(kind).encoder.double()
-    assert len(model.dnn_layers) == {"transformer_residual": 3, "transformer_residual_words": 0}[kind]
     sentences = [sentence for sentence in SENTENCES if sentence]
     vectors = model(**form(sentences)).pooler_output
     for sentence, vector in zip(sentences, vectors, strict=True):
         mean = sum(reference_states(model, sentence)[-1]) / len(sentence)
         assert model.config.residual_scale == {"transformer_residual": 0.5, "transformer_residual_words": 1}[kind]
         change = model.config.residual_scale * (model.projection.weight @ mean + model.projection.bias)
-        total = dan_network(model, average(model, sentence) + change)
+        total = average(model, sentence) + change
         torch.testing.assert_close(vector, total / total.norm(), rtol=0, atol=1e-6)
 
 
 @FORMS
 def test_training_starts_at_the_averages_without_dropout(form):
-    model = new_model(**BEST, **DROPOUTS, hidden_sizes=[9]).train()
+    model = new_model(**BEST, **DROPOUTS).train()
     with torch.no_grad():
         model.encoder.token_weights.weight.uniform_(0.5, 2)
     vectors = model.encoder(**form(SENTENCES)).pooler_output
@@ -77,10 +67,9 @@ def test_training_starts_at_the_averages_without_dropout(form):
 
 @FORMS
 def test_the_projection_has_a_gradient_from_the_first_step(form):
-    model = new_model(**BEST, hidden_sizes=[9])
+    model = new_model(**BEST)
     model.encoder(**form(SENTENCES)).pooler_output.cos().sum().backward()
     assert model.encoder.projection.weight.grad.any()
-    assert model.encoder.dnn_layers[-1].weight.grad.any()
 
 
 def test_a_trained_dan_has_the_names_and_shapes_of_everything_but_the_layers():
@@ -115,7 +104,7 @@ def test_token_dropout_hides_words_from_the_layers_only(form):
     hidden.embed_tokens.weight[torch.tensor([10, 11, 12, 13])] = words
     mean = sum(reference_states(hidden, [10, 11, 12, 13])[-1]) / 4
     change = model.config.residual_scale * (model.projection.weight @ mean + model.projection.bias)
-    expected = dan_network(model, average(model, sentence) + change)
+    expected = average(model, sentence) + change
     torch.testing.assert_close(vector, expected / expected.norm(), rtol=0, atol=2e-6)
 
 

@@ -17,7 +17,6 @@ TINY: dict[str, Any] = DAN | {
     "hidden_size": 16,
     "intermediate_size": 20,
     "num_hidden_layers": 2,
-    "num_layers": 2,
     "num_attention_heads": 2,
     "hidden_dropout": 0.0,
     "attention_dropout": 0.0,
@@ -57,9 +56,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pretrained": ("pretrained", {"backbone_config": BERT}),
     "pretrained_modernbert": ("pretrained", {"backbone_config": MODERN_BERT, "pooling": "cls"}),
     "pretrained_xlm_roberta": ("pretrained", {"backbone_config": XLM_ROBERTA, "pooling": "last"}),
-    "transformer": ("transformer", {"hidden_sizes": []}),
+    "transformer": ("transformer", {}),
     "transformer_residual": ("transformer", {**BEST, "residual_scale": 0.5}),
-    "transformer_residual_words": ("transformer", {"residual": True, "hidden_sizes": []}),
+    "transformer_residual_words": ("transformer", {"residual": True}),
 }
 KINDS = [*ENCODERS, "dan_best", "transformer_residual"]  # the parameters of most tests
 PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
