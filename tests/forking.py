@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trainer.report.jobs import Job
+if TYPE_CHECKING:
+    from trainer.report.plan import PlannedRun
 
 CONTEXT = get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
@@ -68,12 +69,11 @@ def run_python(
 
 
 class ForkedJob:
-    """A job of `trainer.report.jobs` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
+    """A run of `trainer.report.plan` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
 
-    def __init__(self, job: Job, threads: int) -> None:
-        assert job.command[0] == sys.executable
+    def __init__(self, job: "PlannedRun", threads: int) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        self._process = CONTEXT.Process(target=_run, args=(job.command[1:], Path.cwd(), environment, job.log))
+        self._process = CONTEXT.Process(target=_run, args=(job.command, Path.cwd(), environment, job.log))
         self._process.start()
         self.terminate, self.wait = self._process.terminate, self._process.join
 

@@ -51,11 +51,11 @@ class Measurements:
         systems: Sequence[System] = (),
     ) -> None:
         self.data, self.sources, self.folder = data, sources, folder
-        self.systems = [system for system in systems if not system.run.varied]
+        self.systems = [system for system in systems if not system.varied]
         self.studies: dict[str, list[tuple[str, System]]] = {}
         for system in systems:
-            if system.run.varied:
-                setting, value = system.run.varied
+            if system.varied:
+                setting, value = system.varied
                 self.studies.setdefault(setting, []).append((value, system))
         self._named = {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None

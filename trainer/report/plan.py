@@ -1,7 +1,10 @@
 """The plan of a report: a YAML file of the runs that it compares, which are trained where they are not finished."""
 
 import json
+import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -9,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tqdm import tqdm
 
 from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import make_folder
+from modeling_convsim.modeling_averaging import allowed_threads
 from trainer.report import word2vec
-from trainer.report.jobs import Job, run_jobs, threads_per_job
 from trainer.runs import CONFIG, MAY_CHANGE, Run
 from trainer.settings import YAML_ERRORS, parse_settings
 
@@ -24,6 +28,7 @@ CONVERSATIONS, SNLI, NEIGHBORS, WORDS = "conversations", "SNLI", "neighboring se
 BOTH = f"{CONVERSATIONS} + {SNLI}"
 ROLES = (CONVERSATIONS, BOTH, SNLI, NEIGHBORS, WORDS)
 KINDS = ("train", "embed")
+POLL_SECONDS = 0.1
 # Keys of a run beside its kind, with the type of their values.
 KEYS: dict[str, type] = {"label": str, "role": str, "options": dict, "vary": dict, "needs": list}
 YAML_NAMES: dict[type, str] = {str: "text", dict: "mapping", list: "list"}
@@ -52,6 +57,11 @@ class PlannedRun:
     needs: tuple[str, ...] = ()
     method: str = ""
     varied: tuple[str, str] | None = None
+
+    @property
+    def log(self) -> Path:
+        """The file, beside the folder, that the command's output is appended to."""
+        return self.folder.with_name(f"{self.folder.name}.log")
 
 
 def read_plan(path: Path) -> list[PlannedRun]:
@@ -190,11 +200,68 @@ def _find_preset(name: Any) -> str:
 
 def run_plan(runs: Iterable[PlannedRun], at_a_time: int) -> dict[str, str]:
     """Train the unfinished runs; name -> error message. The output of a run is in NAME.log beside its folder."""
-    jobs = [
-        Job(run.name, [sys.executable, *run.command], run.folder.with_name(f"{run.folder.name}.log"), run.needs)
-        for run in runs
-        if run.command
-    ]
+    jobs = [run for run in runs if run.command]
     for job in jobs:
         make_folder(job.log.parent)
-    return run_jobs(jobs, at_a_time, threads_per_job(at_a_time))
+    return run_jobs(jobs, at_a_time, max(1, allowed_threads() // at_a_time))
+
+
+def run_jobs(jobs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[str, str]:
+    """Run commands in their order, as far as their needs allow, and show what ended. An exception terminates them all.
+
+    Args:
+        jobs: the runs; a need that is not among them counts as met.
+        at_a_time: how many run side by side.
+        threads: OMP_NUM_THREADS of each.
+
+    Returns:
+        Name -> error message of each run that failed or could not start.
+    """
+    by_name = {job.name: job for job in jobs}
+    order = TopologicalSorter({name: by_name.keys() & job.needs for name, job in by_name.items()})
+    order.prepare()
+    ready, running, failures = list[str](), dict[PlannedRun, subprocess.Popen](), dict[str, str]()
+    bar = tqdm(total=len(by_name), unit=" runs", smoothing=0, disable=not by_name)
+    try:
+        while order.is_active():
+            ready = sorted([*ready, *order.get_ready()], key=list(by_name).index)
+            while ready and len(running) < at_a_time:
+                job = by_name[ready.pop(0)]
+                if failed := [need for need in job.needs if need in failures]:
+                    failures[job.name] = f"not run: {', '.join(failed)} failed"
+                    order.done(job.name)
+                    bar.update()
+                else:
+                    running[job] = _start(job, threads)
+            for job in [job for job, process in running.items() if process.poll() is not None]:
+                if code := running.pop(job).returncode:
+                    failures[job.name] = f"failed (exit code {code}): {last_line(job.log)}"
+                tqdm.write(f"{job.name}: {failures.get(job.name, 'done')}")
+                order.done(job.name)
+                bar.update()
+            time.sleep(POLL_SECONDS)
+    finally:
+        bar.close()
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.wait()
+    return failures
+
+
+def _start(job: PlannedRun, threads: int) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    with job.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, *job.command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+
+
+def last_line(log: Path) -> str:
+    """The last line that a command printed; "" if it printed nothing."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()  # also at "\r", which progress bars print
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -85,7 +85,7 @@ def _table1(
         "best Pearson's r of a row is bold."
     )
     page.values["siamese_table1"] = []
-    references = [system for system in averages if system.run.method == "cbow"]
+    references = [system for system in averages if system.method == "cbow"]
     for sources in dict.fromkeys(system.sources for system in averages):
         group = [system for system in averages if system.sources == sources]
         page.text(f"**From the same texts: {sources}**")
@@ -133,7 +133,7 @@ def _set_table(
             "system": system.label,
             "run": system.name,
             "trained_on": system.role,
-            "method": system.run.method or None,
+            "method": system.method or None,
             "sources": system.sources,
             "sets": correlations[system.name],
             "p": p_values.get(system.name, {}),
@@ -163,7 +163,7 @@ def _published_table1(
     table1, table2 = published["table1"], published["table2"]
     ours: dict[str | None, System] = {}
     for system in (system for system in systems if system.sources == systems[0].sources):
-        ours.setdefault("siamese_cbow" if system.role == NEIGHBORS else system.run.method, system)
+        ours.setdefault("siamese_cbow" if system.role == NEIGHBORS else system.method, system)
     columns: dict[str, list[float | None]] = {}
     keys = [key.split() for key in sets]
     for index, (kind, name) in enumerate(zip(table1["systems"], table1["system_names"], strict=True)):

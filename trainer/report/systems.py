@@ -13,40 +13,23 @@ from trainer.runs import METRICS, Run
 
 
 @dataclass(frozen=True, eq=False)
-class System:
-    """A trained model.
+class System(PlannedRun):
+    """A trained model: a finished run of the plan.
 
     Attributes:
-        run: its entry in the plan.
         settings: config.yaml of its run.
         results: results.json of its run.
         metrics: the rows of metrics.jsonl of its run.
     """
 
-    run: PlannedRun
     settings: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     metrics: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def name(self) -> str:
-        """The name of its run."""
-        return self.run.name
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return self.run.label
-
-    @property
-    def role(self) -> str:
-        """What it is trained on: one of `trainer.report.plan.ROLES`."""
-        return self.run.role
-
-    @property
     def model(self) -> Path:
         """The folder of the saved model."""
-        return self.run.folder / "model"
+        return self.folder / "model"
 
     @property
     def encoder(self) -> str:
@@ -76,4 +59,4 @@ def open_system(run: PlannedRun) -> System:
     rows = [row for _, row in read_records(metrics).rows((), broken)] if metrics.is_file() else []
     if broken.examples:
         raise InputError(f"{broken.examples[0]}; delete the line")
-    return System(run, finished.settings, finished.results, rows)
+    return System(**vars(run), settings=finished.settings, results=finished.results, metrics=rows)

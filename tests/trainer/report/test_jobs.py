@@ -1,13 +1,20 @@
-"""The process pool with real commands: small shell scripts."""
+"""The process pool with real commands: small scripts."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from trainer.report.jobs import Job, last_line, run_jobs, threads_per_job
+from trainer.report import plan
+from trainer.report.plan import PlannedRun, last_line, run_jobs, run_plan
 
-LOG = 'echo "begin $0" >> calls; sleep 0.15; echo "end $0" >> calls'
+LOG = """
+import sys, time
+for when in ("begin", "end"):
+    with open("calls", "a") as calls:
+        print(when, sys.argv[1], file=calls)
+    time.sleep(0.15 * (when == "begin"))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -15,8 +22,8 @@ def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def job(name: str, *needs: str, script: str = LOG) -> Job:
-    return Job(name, ["sh", "-c", script, name], Path(f"{name}.log"), needs)
+def job(name: str, *needs: str, script: str = LOG) -> PlannedRun:
+    return PlannedRun(name, "", "", Path(name), ["-c", script, name], needs)
 
 
 def calls() -> list[tuple[str, str]]:
@@ -43,7 +50,7 @@ def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
 
 def test_output_is_appended_to_the_log_and_threads_are_set():
     Path("a.log").write_text("before\n")
-    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7)
+    run_jobs([job("a", script="import os; os.system('echo $OMP_NUM_THREADS; echo to stderr >&2')")], 1, 7)
     assert Path("a.log").read_text() == "before\n7\nto stderr\n"
 
 
@@ -57,9 +64,13 @@ def test_the_last_line_is_the_last_state_of_a_progress_bar():
 
 
 def test_threads_are_divided_and_every_job_has_one(monkeypatch: pytest.MonkeyPatch):
+    def threads(at_a_time: int) -> int:
+        monkeypatch.setattr(plan, "run_jobs", lambda jobs, at_a_time, threads: threads)
+        return run_plan([], at_a_time)
+
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert [threads_per_job(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
+    assert [threads(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
     for value in ("", "4,2"):
         monkeypatch.setenv("OMP_NUM_THREADS", value)
-        assert threads_per_job(4) == 3
+        assert threads(4) == 3

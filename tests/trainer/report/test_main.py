@@ -8,7 +8,10 @@ from trainer.report.plan import PlannedRun
 
 
 def test_a_report_names_failed_runs_and_has_exit_code_1(tmp_path, monkeypatch):
-    runs = [write_run(tmp_path / "dan").run, PlannedRun("broken", "", "", tmp_path / "broken", ["run.py"])]
+    runs = [
+        PlannedRun("dan", "DAN", "SNLI", write_run(tmp_path / "dan").folder, []),
+        PlannedRun("broken", "", "", tmp_path / "broken", ["run.py"]),
+    ]
     monkeypatch.setattr(plan, "read_plan", lambda path: runs)
     monkeypatch.setattr(plan, "run_plan", lambda runs, jobs: {"broken": f"failed (exit code {jobs}): out of luck"})
     (tmp_path / "data").mkdir()

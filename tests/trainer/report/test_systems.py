@@ -20,7 +20,7 @@ def test_a_variation_is_no_plain_system(tmp_path: Path) -> None:
 def test_an_unfinished_run_and_a_damaged_line_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere is not the folder of a finished run"):
         open_system(PlannedRun("nowhere", "", "", tmp_path / "nowhere", []))
-    run = write_run(tmp_path / "run", metrics=[{"step": 1}]).run
+    run = PlannedRun("run", "", "", write_run(tmp_path / "run", metrics=[{"step": 1}]).folder, [])
     with (run.folder / "metrics.jsonl").open("a") as file:
         file.write('{"step"\n')
     with pytest.raises(InputError, match=r"metrics\.jsonl:2: not JSON .*delete the line"):

@@ -10,7 +10,7 @@ from tests.forking import ForkedJob
 from tests.trainer.report.reading import table_with
 from tests.trainer.tiny_datasets import write_datasets
 from trainer.report import __main__ as command
-from trainer.report import jobs as processes
+from trainer.report import plan
 
 PLAN = Path(command.__file__).with_name("tiny.yaml")
 RUNS = Path("runs", "report_tiny")
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / "data" / kind).rename(folder / "data" / name)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(processes, "_start", ForkedJob)
+        patch.setattr(plan, "_start", ForkedJob)
         code = command.main(COMMAND)
         logs = "".join(path.read_text(errors="replace") for path in sorted((folder / RUNS).glob("*.log")))
         assert code == 0, logs
