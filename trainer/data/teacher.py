@@ -11,17 +11,14 @@ import torch
 import xxhash
 from datasets import Dataset
 from huggingface_hub import hf_hub_download
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding.torch_model import has_fast_bfloat16
 from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import HASHED_TOGETHER, RunData, training_text_columns
-from trainer.data.token_cache import digest_texts, read_array, write_array
+from trainer.data.token_cache import digest_texts, write_array
 from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
-
-CHUNK = 2_000  # texts that are encoded between two updates of the progress bar
 
 logger = logging.getLogger(__name__)
 
@@ -71,12 +68,10 @@ def _hash_complete_rows(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
 def encode_columns(teacher: str, samples: Mapping[str, Dataset], cache_dir: Path) -> dict[str, dict[str, np.ndarray]]:
     """Return the embeddings of the columns of `sample_rows`: name -> column -> as `teacher_vectors`."""
     encoder = _CachedTeacher(teacher, cache_dir)
-    texts = {name: {column: rows[column][:] for column in rows.column_names} for name, rows in samples.items()}
-    with _progress(teacher, sum(len(column) for columns in texts.values() for column in columns.values())) as bar:
-        return {
-            name: {column: encoder.encode(each, bar) for column, each in columns.items()}
-            for name, columns in texts.items()
-        }
+    return {
+        name: {column: encoder.encode(rows[column][:]) for column in rows.column_names}
+        for name, rows in samples.items()
+    }
 
 
 def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.ndarray:
@@ -91,12 +86,7 @@ def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.n
     Raises:
         InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
     """
-    with _progress(teacher, len(texts)) as bar:
-        return _CachedTeacher(teacher, cache_dir).encode(texts, bar)
-
-
-def _progress(teacher: str, texts: int) -> tqdm:
-    return tqdm(total=texts, desc=f"teacher {Path(teacher).name}", unit=" texts", unit_scale=True, leave=False)
+    return _CachedTeacher(teacher, cache_dir).encode(texts)
 
 
 class _CachedTeacher:
@@ -107,20 +97,14 @@ class _CachedTeacher:
         digest = xxhash.xxh3_128(f"{teacher_content(source)}/{self._dtype}".encode())
         self._folder = cache_dir / f"teacher-{digest.hexdigest()}"
 
-    def encode(self, texts: Sequence[str], progress: tqdm) -> np.ndarray:
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the embeddings of some texts, as `teacher_vectors`."""
         digest = xxhash.xxh3_128()
         digest_texts(digest, texts)
         path = self._folder / f"{digest.hexdigest()}.npy"
-        vectors = read_array(path)
-        if vectors is not None:
-            progress.update(len(texts))
-            return vectors
-        parts = []
-        for start in range(0, len(texts), CHUNK):
-            parts.append(self._encoder.encode(list(texts[start : start + CHUNK])))
-            progress.update(len(parts[-1]))
-        vectors = np.concatenate(parts)
+        if path.exists():
+            return np.load(path, allow_pickle=False)
+        vectors = self._encoder.encode(texts)
         if not np.isfinite(vectors).all():
             raise InputError(
                 f"{self._source}: the teacher's embeddings have values that are not finite; use another teacher"
@@ -132,7 +116,10 @@ class _CachedTeacher:
 
     @functools.cached_property
     def _encoder(self) -> SentenceEncoder:
-        return _load(self._source, self._dtype)
+        encoder = load_encoder(self._source)
+        if isinstance(encoder, SentenceTransformerEncoder):
+            encoder.model.to(self._dtype)
+        return encoder
 
 
 def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: int, cache_dir: Path) -> np.ndarray:
@@ -194,10 +181,3 @@ def _dtype() -> torch.dtype:
     """Return bfloat16 if the device has instructions for it: the teacher is slow, and cosines change by thousandths."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.bfloat16 if has_fast_bfloat16(device)[0] else torch.float32
-
-
-def _load(teacher: str, dtype: torch.dtype) -> SentenceEncoder:
-    encoder = load_encoder(teacher)
-    if isinstance(encoder, SentenceTransformerEncoder):
-        encoder.model.to(dtype)
-    return encoder

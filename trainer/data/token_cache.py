@@ -173,11 +173,6 @@ def _build(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read_array(path: Path) -> np.ndarray | None:
-    """Return the array that `write_array` wrote; None if there is no such file."""
-    return np.load(path, allow_pickle=False) if path.exists() else None
-
-
 def write_array(path: Path, array: np.ndarray) -> None:
     """Write an array; a file with a part of it is never there.
 

@@ -17,13 +17,12 @@ from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.hub import is_hub_name
 from modeling_convsim.files.texts import UNPACK, TextFile, check_file
 from modeling_convsim.modeling_averaging import read_weights
-from trainer.data.token_cache import TokenColumn, read_array, write_array
+from trainer.data.token_cache import TokenColumn, write_array
 from trainer.processes import available_threads
 
 TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `modeling_convsim.files.texts.UNPACK` may follow
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
-_CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
 Entries = Iterator[tuple[str, str, Sequence[Any]]]  # file:line, word, its vector
@@ -48,8 +47,8 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
     normalization: if the file has no `paris`, the vector of "Paris" is used.
 
     Args:
-        source: a file in word2vec's text or binary (.bin) format or in GloVe's text format, which has no header, plain
-            or compressed; or the folder of a saved model or of its run, whose word embeddings are read.
+        source: a file in word2vec's text format or in GloVe's, which has no header, plain or compressed; or the folder
+            of a saved model or of its run, whose word embeddings are read.
         tokenizer: the tokenizer.
         vocab_size: number of rows of the result.
 
@@ -59,12 +58,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
     Raises:
         InputError: the file or folder cannot be read, or has no vector of any token.
     """
-    if source.is_dir():
-        entries = _saved_entries(source)
-    elif ".bin" in (source.suffix, source.with_suffix("").suffix):
-        entries = _binary_entries(source)
-    else:
-        entries = _text_entries(source)
+    entries = _saved_entries(source) if source.is_dir() else _text_entries(source)
     by_token = _match_tokens(entries, tokenizer)
     for special in (tokenizer.pad_token_id, tokenizer.unk_token_id):
         by_token.pop(special, None)
@@ -106,7 +100,7 @@ def _match_tokens(entries: Entries, tokenizer: PreTrainedTokenizerFast) -> dict[
 def _text_entries(path: Path) -> Entries:
     """Yield the lines WORD VALUE VALUE … of a text file; a first line of two whole numbers is word2vec's header."""
     size = None
-    check_file(path, (*TEXT_FORMS, ".bin"))
+    check_file(path, TEXT_FORMS)
     for location, line in TextFile(path).lines():
         fields = line.rstrip().split(b" ")
         if size is None:
@@ -130,17 +124,6 @@ def _is_number(field: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _binary_entries(path: Path) -> Entries:
-    logger.info("reading %s", path)  # gensim shows no progress; minutes for the largest
-    gensim = import_extra("gensim.models", "report", str(path))
-    try:
-        vectors = gensim.KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
-        raise InputError(f"{path}: cannot be read as word2vec's binary format ({error})") from error
-    for word, vector in zip(vectors.index_to_key, vectors.vectors, strict=True):
-        yield str(path), word, vector
 
 
 def _saved_entries(folder: Path) -> Entries:
@@ -176,8 +159,9 @@ def cached_word_vectors(
         f"{vocab_size}/{size}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
     path = cache_dir / f"{digest.hexdigest()}.npy"
-    vectors = read_array(path)
-    if vectors is None:
+    if path.exists():
+        vectors = np.load(path, allow_pickle=False)
+    else:
         vectors = train_word_vectors(list(distinct.values()), vocab_size, size, available_threads(), passes)
         write_array(path, vectors)
     if unk_token_id is not None:
@@ -258,17 +242,9 @@ class _Texts:
 
     def __iter__(self) -> Iterator[list[str]]:
         for column in self.columns:
-            for start, end in _bounds(column, self.step):
+            for start, end in zip(column.offsets[: -1 : self.step], column.offsets[1 :: self.step], strict=True):
                 yield list(map(self.words.__getitem__, column.ids[start:end].tolist()))
-                self.bar.update(end - start)
-
-
-def _bounds(column: TokenColumn, step: int) -> Iterator[tuple[int, int]]:
-    """Yield the first token and the end of every `step`-th text."""
-    starts, ends = column.offsets[:-1:step], column.offsets[1::step]
-    for first in range(0, len(starts), _CHUNK):
-        part = slice(first, first + _CHUNK)
-        yield from zip(starts[part].tolist(), ends[part].tolist(), strict=True)
+                self.bar.update(int(end - start))
 
 
 def _digest(column: TokenColumn) -> str:

@@ -31,7 +31,6 @@ class Teacher:
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(teacher_module, "load_encoder", Teacher)
-    monkeypatch.setattr(teacher_module, "CHUNK", 2)
     (tmp_path / "teacher").mkdir()
     (tmp_path / "teacher" / "model.safetensors").write_text("2")
     return tmp_path / "teacher"

@@ -20,13 +20,13 @@ from trainer.data.word_vectors import (
 KeyedVectors = pytest.importorskip("gensim.models", reason="gensim is not installed").KeyedVectors
 
 
-@pytest.mark.parametrize("name", ["words.txt", "words.vec", "words.txt.gz", "words.bin", "words.bin.gz", "glove.txt"])
+@pytest.mark.parametrize("name", ["words.txt", "words.vec", "words.txt.gz", "glove.txt"])
 def test_vectors_are_read_in_every_format(name, tiny_tokenizer, tmp_path, caplog):
     words = KeyedVectors(3)
     values = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     words.add_vectors(["cat", "dog", "House", "house", "zebra"], values)
     path = tmp_path / name
-    words.save_word2vec_format(str(path), binary=".bin" in name, write_header="glove" not in name)
+    words.save_word2vec_format(str(path), write_header="glove" not in name)
     with caplog.at_level("INFO"):
         table = read_word_vectors(path, tiny_tokenizer, 70)
     expected, vocabulary = np.zeros((70, 3)), tiny_tokenizer.get_vocab()
@@ -56,12 +56,9 @@ def test_words_are_matched_with_tokens(text, expected, tiny_tokenizer, tmp_path)
     assert table.any(axis=1).sum() == len(expected)
 
 
-@pytest.mark.parametrize("name", ["glove.txt", "words.bin"])
-def test_a_word_that_is_not_utf_8_matches_no_token(name, tiny_tokenizer, tmp_path):
-    path = tmp_path / name
-    values = np.array([3, 4], dtype=np.float32).tobytes()
-    binary = b"2 2\nca\xff " + values + b"\ncat " + values + b"\n"
-    path.write_bytes(binary if name.endswith("bin") else b"ca\xff 1 2\ncat 3 4\n")
+def test_a_word_that_is_not_utf_8_matches_no_token(tiny_tokenizer, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_bytes(b"ca\xff 1 2\ncat 3 4\n")
     table = read_word_vectors(path, tiny_tokenizer, 60)
     np.testing.assert_allclose(table[tiny_tokenizer.get_vocab()["cat"]], [0.6, 0.8], rtol=1e-6)
 
@@ -86,8 +83,7 @@ def test_word_embeddings_of_a_saved_model_or_its_run_are_read(inner, tiny_tokeni
         ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
         ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),
         ("words.txt", "Katze 1 2\n", r"words.txt: has no vector of any of the \d+ tokens"),
-        ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
-        ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),
+        ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec"),
         ("folder/words.txt", "cat 1 2\n", r"folder: expected the folder of a saved model"),
     ],
 )
@@ -183,11 +179,9 @@ def test_a_longer_corpus_has_fewer_passes_and_texts(column, monkeypatch, pass_to
     assert stopped.value.args == expected
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 100])
 @pytest.mark.parametrize(("step", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (7, [0])])
-def test_every_text_of_a_step_is_read_in_its_order(monkeypatch, chunk, step, expected):
+def test_every_text_of_a_step_is_read_in_its_order(step, expected):
     texts = [[1, 2, 3], [], [4, 5], [6, 7, 8, 9], [0]]
-    monkeypatch.setattr(word_vectors, "_CHUNK", chunk)
     bar = SimpleNamespace(counted=[])
     bar.update = bar.counted.append
     read = list(word_vectors._Texts([tokens(*texts)], list("abcdefghij"), step, bar))
