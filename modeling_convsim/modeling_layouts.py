@@ -27,14 +27,6 @@ def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def attention_keys(mask: Tensor) -> Tensor:
-    """The keys that may be attended to (sentences, 1, 1, width), from the mask of tokens (sentences, width).
-
-    A softmax over no key at all is NaN, so a sentence without tokens attends to its padding, which is never read.
-    """
-    return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-
-
 @dataclass
 class SentenceGroup:
     """Sentences that attention reads together, of the same width.
@@ -54,12 +46,6 @@ class SentenceGroup:
     starts: Tensor | None = None
     longest: int = 0
 
-    @classmethod
-    def of_any_lengths(cls, lengths: Tensor) -> "SentenceGroup":
-        """One group of all sentences of the given lengths (sentences,), for attention that reads `starts`."""
-        starts = F.pad(lengths.cumsum(0), (1, 0)).int()
-        return cls(1, int(starts[-1]), starts=starts, longest=int(lengths.max()))
-
     @property
     def unpadded_arguments(self) -> dict[str, Tensor | int]:
         """The arguments of attention functions that describe sentences of any lengths, if these are."""
@@ -73,19 +59,12 @@ class SentenceGroup:
         return replace(self, keys=keys, starts=starts)
 
 
-def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
-    """Groups of equal length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
-    widths, counts = torch.unique_consecutive(lengths, return_counts=True)
-    pairs = zip(counts.tolist(), widths.tolist(), strict=True)
-    return [SentenceGroup(count, width) for count, width in pairs if width]
-
-
 @dataclass
 class FlatLayout:
     """A batch without padding, its sentences sorted by length.
 
     Args:
-        lengths: (batch,) number of tokens of each sentence, in the batch's order.
+        counts: (batch,) number of tokens of each sentence, in the batch's order.
         order: (batch,) the sentences' indices in the batch, in this layout's order.
         source: (tokens,) the index of each token among the batch's tokens.
         positions: (tokens,) the position of each token in its sentence.
@@ -94,7 +73,7 @@ class FlatLayout:
         mask: (batch, width) of the padded batch that this was made of; None for a packed one.
     """
 
-    lengths: Tensor
+    counts: Tensor
     order: Tensor
     source: Tensor
     positions: Tensor
@@ -126,9 +105,12 @@ class FlatLayout:
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
         if without_padding and total:
-            groups = [SentenceGroup.of_any_lengths(sorted_lengths[sorted_lengths > 0])]
-        else:
-            groups = group_by_length(sorted_lengths)
+            group_starts = F.pad(sorted_lengths[sorted_lengths > 0].cumsum(0), (1, 0)).int()
+            groups = [SentenceGroup(1, total, starts=group_starts, longest=int(sorted_lengths[-1]))]
+        else:  # groups of equal length; empty sentences are in none
+            widths, counts = torch.unique_consecutive(sorted_lengths, return_counts=True)
+            pairs = zip(counts.tolist(), widths.tolist(), strict=True)
+            groups = [SentenceGroup(count, width) for count, width in pairs if width]
         width = int(sorted_lengths[-1]) if total else 1
         lengths, order, source, positions = (copy_to(part, device) for part in (lengths, order, source, positions))
         return cls(lengths, order, source, positions, [group.to(device) for group in groups], width, mask)
@@ -149,20 +131,15 @@ class FlatLayout:
         padded = flat.new_zeros(self.mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
         return padded.view(*self.mask.shape, flat.shape[1])
 
-    @property
-    def counts(self) -> Tensor:
-        """Number of tokens of each sentence (batch,)."""
-        return self.lengths
-
     def sum(self, flat: Tensor) -> Tensor:
         """Sums over each sentence's tokens (tokens, size), in the batch's order: (batch, size)."""
-        flat = flat.to(self.lengths.device)
-        sums = torch.segment_reduce(flat, "sum", lengths=self.lengths[self.order], unsafe=True)
+        flat = flat.to(self.counts.device)
+        sums = torch.segment_reduce(flat, "sum", lengths=self.counts[self.order], unsafe=True)
         return sums[self.order.argsort()]
 
     def sum_rows(self, rows: Tensor, indices: Tensor) -> Tensor:
         """As `sum`, of the rows (rows, size) that `indices` (tokens,) assign to the tokens."""
-        sorted_lengths = self.lengths[self.order]
+        sorted_lengths = self.counts[self.order]
         sums = F.embedding_bag(indices, rows, sorted_lengths.cumsum(0) - sorted_lengths, mode="sum")
         return sums[self.order.argsort()]
 
@@ -175,7 +152,10 @@ class PaddedLayout:
         self.mask = mask
         # Counted over real tokens, so that padding on the left does not shift them.
         self.positions = (mask.cumsum(1) - 1).clamp_min(0)  # (batch, width)
-        self.groups = [SentenceGroup(batch, self.width, attention_keys(mask))]
+        # A softmax over no key at all is NaN, so a sentence without tokens attends to its padding, which is never read.
+        keys = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+        self.groups = [SentenceGroup(batch, self.width, keys)]
+        self.counts = mask.sum(1)  # tokens of each sentence, (batch,)
 
     def arrange(self, values: Tensor) -> Tensor:
         """Keeps ids or embeddings (batch, width, …) as they are."""
@@ -184,11 +164,6 @@ class PaddedLayout:
     def pad(self, tokens: Tensor) -> Tensor:
         """Sets tokens (batch, width, size) to zero at padding."""
         return tokens.to(self.mask.device) * self.mask.unsqueeze(-1)
-
-    @property
-    def counts(self) -> Tensor:
-        """Number of tokens of each sentence (batch,)."""
-        return self.mask.sum(1)
 
     def sum(self, tokens: Tensor) -> Tensor:
         """Sums over each sentence's tokens (batch, width, size): (batch, size)."""

@@ -96,12 +96,6 @@ def _gather(values: Tensor, indices: Tensor) -> Tensor:
     return values.gather(1, indices.view(*indices.shape, *[1] * len(dimensions)).expand(*indices.shape, *dimensions))
 
 
-def _move_attention(weights: Tensor, indices: Tensor) -> Tensor:
-    """Selects rows and columns of attention weights (batch, heads, tokens, tokens) by their positions."""
-    rows = _gather(weights.transpose(1, 2), indices)  # (batch, selected, heads, tokens)
-    return _gather(rows.transpose(1, 3), indices).permute(0, 2, 3, 1)
-
-
 class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
     """A pretrained encoder of transformers and a pooling of its token vectors."""
 
@@ -156,7 +150,10 @@ class ConvSimPretrainedModel(_DenseModel, ConvSimEncoder):
         )
         if states and states[-1] is not None:  # that of some backbones lacks the last layer norm
             states[-1] = last
-        attentions = [_move_attention(weights, moved) for weights in output.attentions or ()]
+        attentions = []
+        for weights in output.attentions or ():  # (batch, heads, tokens, tokens)
+            rows = _gather(weights.transpose(1, 2), moved)  # (batch, selected, heads, tokens)
+            attentions.append(_gather(rows.transpose(1, 3), moved).permute(0, 2, 3, 1))
         return self.build_output(
             vectors,
             last_hidden_state=last,

@@ -59,15 +59,11 @@ def _qualified_name(multitask_class: type) -> str:
     return f"{multitask_class.__module__}.{multitask_class.__qualname__}"
 
 
-def _register_folder() -> None:
-    for path in sorted(Path(__file__).parent.glob("modeling_*.py")):
-        module = import_module(f".{path.stem}", __package__)
-        for name, value in vars(module).items():
-            is_class = isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
-            if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel, ModelOutput)):
-                CLASSES[name] = value
-                if issubclass(value, ConvSimForMultitask) and value is not ConvSimForMultitask:
-                    register_encoder(value)
-
-
-_register_folder()
+for path in sorted(Path(__file__).parent.glob("modeling_*.py")):
+    module = import_module(f".{path.stem}", __package__)
+    for name, value in vars(module).items():
+        is_class = isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
+        if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel, ModelOutput)):
+            CLASSES[name] = value
+            if issubclass(value, ConvSimForMultitask) and value is not ConvSimForMultitask:
+                register_encoder(value)
