@@ -12,7 +12,7 @@ from transformers import MODEL_MAPPING, PretrainedConfig
 
 from modeling_convsim import ConvSimEncoder
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
-from modeling_convsim.files.hub import escape_text
+from modeling_convsim.files.hub import escape_text, parse_hub_name
 from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import new_file
 from trainer.evaluation.baselines import LABELS
@@ -30,7 +30,6 @@ from trainer.publish.provenance import (
     data_rows,
     dataset_kinds,
     has_teacher,
-    hub_id,
     hub_sources,
     public_name,
     task_lines,
@@ -156,7 +155,13 @@ def _metadata(
     scores: list[Score], settings: Mapping[str, Any], config: PretrainedConfig, name: str, on_hub: Collection[str]
 ) -> ModelCardData:
     """The card's YAML header."""
-    datasets = dict.fromkeys(hub_id(source) for source in training_sources(settings) if source in on_hub)
+    datasets = dict.fromkeys(
+        parse_hub_name(source).repository for source in training_sources(settings) if source in on_hub
+    )
+    first: dict[str, Score] = {}  # metric of each evaluator on the whole of its final split: what the Hub lists
+    for score in _final_scores(scores):
+        if not score.subset:
+            first.setdefault(score.part, score)
     return ModelCardData(
         language=_languages(settings),
         license=settings.get("license"),
@@ -166,7 +171,7 @@ def _metadata(
         base_model=base_models(settings, on_hub) or None,
         datasets=list(datasets) or None,
         model_name=name,
-        eval_results=[_eval_result(score) for score in _main_scores(scores)] or None,
+        eval_results=[_eval_result(score) for score in first.values()] or None,
     )
 
 
@@ -247,12 +252,6 @@ def _is_part(path: str, others: Collection[str]) -> bool:
     """Return whether a path `PART.SPLIT.SUBSET.METRIC` is of a subset of a dataset whose whole is one of the others."""
     *split, subset, metric = path.split(".")
     return subset != "all" and ".".join([*split, "all", metric]) in others
-
-
-def _main_scores(scores: list[Score]) -> list[Score]:
-    """The first metric of each evaluator on the whole of its final split: what the Hub lists beside the card."""
-    whole = [score for score in _final_scores(scores) if not score.subset]
-    return list({score.part: score for score in reversed(whole)}.values())[::-1]
 
 
 def _languages(settings: Mapping[str, Any]) -> list[str]:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
 
-from modeling_convsim.files.hub import escape_text, is_path, read_licenses
+from modeling_convsim.files.hub import escape_text, is_hub_name, parse_hub_name, read_licenses
 from trainer.data.datasets import source_name
 from trainer.runs import CONFIG, Run
 from trainer.settings import sources_of, trained_tasks
@@ -36,11 +34,6 @@ NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", 
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-def hub_id(source: str) -> str:
-    """OWNER/NAME of OWNER/NAME:CONFIG@REVISION."""
-    return source.partition("@")[0].partition(":")[0]
-
-
 def find_hub_sources(settings: Mapping[str, Any]) -> list[str]:
     """The sources in a run's settings that it loads from the Hub, for results.json.
 
@@ -50,15 +43,7 @@ def find_hub_sources(settings: Mapping[str, Any]) -> list[str]:
     named = {**settings, **settings.get("task_options", {})}
     values = [value if isinstance(value, list) else [value] for key, value in named.items() if key not in NOT_PUBLISHED]
     names = dict.fromkeys(name for value in values for name in value if isinstance(name, str))
-    return [name for name in names if _is_hub_id(name) and not is_path(name)]
-
-
-def _is_hub_id(source: str) -> bool:
-    try:
-        validate_repo_id(hub_id(source))
-    except HFValidationError:
-        return False
-    return hub_id(source).count("/") == 1
+    return [name for name in names if is_hub_name(name, ())]
 
 
 def hub_sources(results: Mapping[str, Any]) -> frozenset[str]:
@@ -214,5 +199,7 @@ def _words(name: str) -> str:
 
 
 def _license(source: str, on_hub: bool) -> str:
-    card = try_to_load_from_cache(hub_id(source), "README.md", repo_type="dataset") if on_hub else None
+    card = (
+        try_to_load_from_cache(parse_hub_name(source).repository, "README.md", repo_type="dataset") if on_hub else None
+    )
     return " and ".join(read_licenses(Path(card) if isinstance(card, str) else Path(source, "README.md")))
