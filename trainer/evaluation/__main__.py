@@ -19,7 +19,6 @@ from trainer.evaluation.results import format_table, update_results, write_resul
 
 if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
-    from trainer.encoders.protocol import SentenceEncoder
 
 SAMPLE = "sample"  # prints texts for people; the training loop does not run it
 
@@ -172,7 +171,6 @@ def run(args: Namespace) -> dict[str, Any]:
         read_object(args.update)  # a damaged file is refused before the work
     data = load_data(args)
     encoder = load_encoder(args.model)
-    _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
     names = [name for name in args.tasks if name in EVALUATORS]
     if names:
@@ -193,18 +191,6 @@ def run(args: Namespace) -> dict[str, Any]:
     if args.output or args.update:
         print(f"saved in {args.output or args.update}")
     return results
-
-
-def _check_vectors(encoder: SentenceEncoder, model: str) -> None:
-    """Refuse a model with damaged weights, all of whose scores would be wrong.
-
-    Raises:
-        InputError: a vector is not finite.
-    """
-    import numpy as np
-
-    if not np.isfinite(encoder.encode(["How are you?"])).all():
-        raise InputError(f"{model}: its vectors are not finite numbers: the weights are damaged; train or download it")
 
 
 def main(arguments: list[str]) -> int:

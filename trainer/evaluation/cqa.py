@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.registry import Baseline, CardEntry, EvaluationInputs, Evaluator, Split, dev_and_test
+from trainer.evaluation.registry import Baseline, CardEntry, EvaluationInputs, Evaluator, dev_and_test
 from trainer.evaluation.similarity import cosine, encode_pairs
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ def summarize(scores: np.ndarray, rows: Dataset, intervals: bool = False) -> dic
     return with_intervals({"map": float(precisions.mean())}, {"map": mean_interval(precisions)} if intervals else {})
 
 
-def _select_splits(dataset: Mapping[str, Dataset], split: Split) -> dict[str, Dataset]:
-    return dev_and_test(dataset, split, test="test2017")
-
-
 def evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, dict[str, Any]]:
     """The same of a baseline, whose statistics are those of all related questions."""
 
@@ -52,7 +48,7 @@ EVALUATOR = Evaluator(
     name="cqa",
     dataset="cqa",
     data_help="folder of SemEval CQA, subtask B",
-    select_splits=_select_splits,
+    select_splits=partial(dev_and_test, test="test2017"),
     evaluate=evaluate_cqa,
     evaluate_baseline=evaluate_baseline,
     card=CardEntry(

@@ -1,9 +1,8 @@
 """Results: their file, merged with new ones, and a table of them for people."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from modeling_convsim.files.json_files import read_object
@@ -55,33 +54,16 @@ def update_results(path: Path, results: Mapping[str, Any]) -> None:
 def format_table(results: Mapping[str, Any]) -> str:
     """One line for each number of `results`: its path, its value to four decimals, its interval if it has one.
 
-    The interval of NAME is the value of NAME_interval. Then one line for each dataset of "sts", and one for each year
-    with the unweighted mean of its datasets.
+    The interval of NAME is the value of NAME_interval.
     """
-    flat = flatten({name: part for name, part in results.items() if name != "sts"})
+    flat = flatten(results)
     rows = [
         (path.replace(".", " "), _format_number(path, value), _interval(flat, path))
         for path, value in flat.items()
         if not path.endswith(INTERVAL)
     ]
     width = max((len(name) for name, _, _ in rows), default=0)
-    lines = [f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows]
-    return "\n".join([*lines, *_sts_lines(results.get("sts", {}))])
-
-
-def _sts_lines(years: Mapping[str, Any]) -> Iterator[str]:
-    """A table of Pearson, Spearman and pairs by dataset; `years` is the part "sts" of results.json."""
-    if years:
-        yield f"{'sts':<20}{'Pearson':>10}{'Spearman':>10}{'pairs':>8}"
-    for year, sets in years.items():
-        for name, scores in sets.items():
-            yield _sts_line(f"{year} {name}", scores) + _interval(scores, "pearson")
-        means = {metric: fmean(scores[metric] for scores in sets.values()) for metric in ("pearson", "spearman")}
-        yield _sts_line(f"{year} mean", {**means, "pairs": sum(scores["pairs"] for scores in sets.values())})
-
-
-def _sts_line(name: str, scores: Mapping[str, Any]) -> str:
-    return f"{name:<20}{scores['pearson']:>10.4f}{scores['spearman']:>10.4f}{scores['pairs']:>8,}"
+    return "\n".join(f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows)
 
 
 def _interval(scores: Mapping[str, Any], metric: str) -> str:
