@@ -159,7 +159,11 @@ def load_run_data(settings: Settings) -> RunData:
             }
             data.evaluation[kind.name] = _join_splits(parts, held_out)
         elif kind.is_joined:
-            data.evaluation[kind.name] = _evaluation_splits(kind, parts[kind.name])
+            splits = parts[kind.name]
+            trained = "train" if kind.text_columns is not None else None
+            data.evaluation[kind.name] = type(splits)(
+                {split: splits[split] for split in sorted(splits) if split != trained}
+            )
     _remove_leaked(data, held_out)
     if (share := settings.snli_share) < 1 and "snli" in data.training:
         rows = data.training["snli"]
@@ -210,12 +214,6 @@ def source_name(source: str) -> str:
     repository, config, _ = parse_hub_name(source)
     name = repository.rpartition("/")[2]
     return f"{name}:{config}" if config else name
-
-
-def _evaluation_splits(kind: DatasetKind, splits: Any) -> Any:
-    """Return the splits that are not trained on."""
-    without = "train" if kind.text_columns is not None else None
-    return type(splits)({name: splits[name] for name in sorted(splits) if name != without})
 
 
 def _join_splits(parts: Mapping[str, Any], held_out: Mapping[str, Mapping[str, np.ndarray]]) -> DatasetDict:
@@ -290,7 +288,7 @@ def _evaluation_sentences(data: EvaluationData) -> dict[str, Iterable[str]]:
         columns = DATASET_KINDS[name].evaluation_columns
         for split, rows in leaves(splits) if columns else ():
             if split != "train":
-                sentences[_evaluation_name(name, split)] = _texts(rows, columns)
+                sentences[_evaluation_name(name, split)] = [text for column in columns for text in rows[column]]
     return sentences
 
 
@@ -305,10 +303,6 @@ def leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, D
 
 def _evaluation_name(name: str, split: str) -> str:
     return f"{name} {'dev' if split == 'validation' else split}"
-
-
-def _texts(rows: Dataset, columns: Iterable[str]) -> list[str]:
-    return [text for column in columns for text in rows[column]]
 
 
 # -- dev split of pairs -----------------------------------------------------------------------------------------------

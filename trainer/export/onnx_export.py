@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -120,18 +120,6 @@ class OnnxForm(nn.Module):
         )
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the warnings of the exporters, which concern their own code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(logging.NOTSET)
-
-
 def build_graph(form: OnnxForm) -> Any:
     """The ONNX graph (`onnx.ModelProto`), float32, for any number of texts and tokens.
 
@@ -150,7 +138,11 @@ def build_graph(form: OnnxForm) -> Any:
     # Two tensors: the exporter treats the same tensor, passed twice, as one input.
     ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens", max=form.max_tokens)}
-    with _quiet(), torch.no_grad():
+    with warnings.catch_warnings(), contextlib.ExitStack() as exit_stack, torch.no_grad():
+        # The exporters' warnings concern their own code.
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        exit_stack.callback(logging.disable, logging.NOTSET)
         program = torch.onnx.export(
             form,
             (ids, mask),

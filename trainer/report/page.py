@@ -46,7 +46,7 @@ class Page:
         if values is not None:
             self.values[name] = values
         lines: list[Iterable[str]] = [columns, ["---"] * len(columns), *(map(_format_cell, row) for row in rows)]
-        self._lines += [*map(_format_line, lines), ""]
+        self._lines += [*(f"| {' | '.join(cells)} |" for cells in lines), ""]
 
     def plot(self, name: str, figure: Figure, caption: str) -> None:
         """Add a plot with its caption; it is saved as NAME.png."""
@@ -78,7 +78,3 @@ def _format_cell(cell: Any) -> str:
         text = f"{cell:.3f}"
         return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
     return f"{cell:,}" if isinstance(cell, int) else cell.replace("|", "\\|")
-
-
-def _format_line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

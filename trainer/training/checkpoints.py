@@ -1,7 +1,6 @@
 """The checkpoints of a run, and its progress, which they store; each is complete under its final name."""
 
 import json
-import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from trainer.training.context import RunContext
 from trainer.training.inputs import find_changes
 from trainer.training.trainable_model import TrainableModel
 
-logger = logging.getLogger(__name__)
+PROGRESS = "progress.json"
 
 
 @dataclass
@@ -41,9 +40,6 @@ class Progress:
     """Number of threads that training uses; None on a GPU."""
     mixed_precision: str | None = None
     """Precision of the computations; never `auto`."""
-    device: str | None = None
-    """Type of the device."""
-    processes: int = 1
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of the datasets and the tokenizer, on the main process only."""
 
@@ -52,9 +48,7 @@ class Progress:
         """Return the progress of a run that has not taken a step."""
         return cls(
             mixed_precision=accelerator.mixed_precision,
-            device=accelerator.device.type,
             threads=torch.get_num_threads() if accelerator.device.type == "cpu" else None,
-            processes=accelerator.num_processes,
             fingerprints=dict(fingerprints or {}),
         )
 
@@ -62,7 +56,7 @@ class Progress:
 def recorded_precision(folder: Path) -> str | None:
     """Return the precision of the run in a folder, which is the same in all checkpoints; None without a checkpoint."""
     checkpoints = Run(folder).checkpoints
-    return _read_progress(checkpoints[-1])["mixed_precision"] if checkpoints else None
+    return read_object(checkpoints[-1] / PROGRESS)["mixed_precision"] if checkpoints else None
 
 
 def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
@@ -87,7 +81,7 @@ def complete_checkpoint(written: Path, progress: Progress) -> None:
     The last and the best checkpoint stay.
     """
     run = Run(written.parent)
-    (written / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
+    (written / PROGRESS).write_text(json.dumps(asdict(progress)), encoding="utf-8")
     checkpoint = run.checkpoint(progress.step)
     replaced = run.folder / f".{checkpoint.name}-replaced"
     replace_folder(written, checkpoint, replaced)
@@ -103,20 +97,18 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
         InputError: the data or the precision are not those of the run.
     """
     checkpoint = Run(context.folder).checkpoints[-1]
-    recorded = _read_progress(checkpoint)
+    recorded = read_object(checkpoint / PROGRESS)
     if context.accelerator.is_main_process:
         _check_unchanged(context.folder, recorded, progress)
         with new_file(context.folder / METRICS) as new:
             shutil.copyfile(checkpoint / METRICS, new)
     wait_for_all()
     model.load(checkpoint)
-    vars(progress).update(recorded | {"device": progress.device, "processes": progress.processes})
+    vars(progress).update(recorded)
 
 
 def _check_unchanged(folder: Path, recorded: Mapping[str, Any], now: Progress) -> None:
     """Compare the progress that a checkpoint recorded with what the resumed run starts with.
-
-    Another device or another number of processes is logged: both may be necessary, but change the results.
 
     Raises:
         InputError: the data, the tokenizer or the precision differ.
@@ -131,15 +123,3 @@ def _check_unchanged(folder: Path, recorded: Mapping[str, Any], now: Progress) -
             f"resume: the run computed in mixed_precision {recorded['mixed_precision']}, not {now.mixed_precision}: "
             f"use --mixed_precision {recorded['mixed_precision']}"
         )
-    for name in ("device", "processes"):
-        before, value = recorded[name], getattr(now, name)
-        if before != value:
-            logger.warning(
-                "the run had %s %s and now has %s: its results will differ from those of an uninterrupted run",
-                name, before, value,
-            )  # fmt: skip
-
-
-def _read_progress(checkpoint: Path) -> dict[str, Any]:
-    """Return the progress that a checkpoint stores."""
-    return read_object(checkpoint / "progress.json")

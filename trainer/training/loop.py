@@ -90,7 +90,7 @@ class TrainingLoop:
                 if is_evaluated:
                     self._check_weights()
                     self._record(self._evaluate(evaluator))
-                    self._save()
+                    save_checkpoint(self._context, self._model, progress)
                     progress.seconds = time.monotonic() - started
 
                 # at most once: save a checkpoint and leave, because of a signal; several processes wait for one another
@@ -100,7 +100,7 @@ class TrainingLoop:
                         self._log(bar)
                         self._check_weights()
                         self._model.update_full()
-                        self._save()
+                        save_checkpoint(self._context, self._model, progress)
                     saved = Run(self._context.folder).checkpoint(progress.step)
                     raise Interrupted(number, f"{saved} is saved: continue with --resume true")
         return progress
@@ -114,7 +114,12 @@ class TrainingLoop:
         seeds = np.random.SeedSequence([self._settings.seed, index, self._accelerator.process_index])
         self._set_seed(int(seeds.generate_state(1)[0]))
         name, rows = self._plan.batch(index)  # (batch,)
-        batch = self._to_device(self._tasks[name].batch(self._own_part(rows)))
+        own = len(rows) // self._accelerator.num_processes
+        rows = rows[self._accelerator.process_index * own :][:own]  # (batch / processes,): this process's part
+        batch = {
+            key: value.to(self._accelerator.device, non_blocking=True)
+            for key, value in self._tasks[name].batch(rows).items()
+        }
         with self._accelerator.autocast():
             loss, metrics = self._tasks[name].loss(self._model.wrapped, batch)  # (), of this process's rows
         self._accelerator.backward(loss)
@@ -123,22 +128,11 @@ class TrainingLoop:
             self._model.average_weights()
         self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
 
-    def _own_part(self, rows: np.ndarray) -> np.ndarray:
-        """Return this process's part of the rows of a batch: (batch,) -> (batch / processes,)."""
-        size = len(rows) // self._accelerator.num_processes
-        return rows[self._accelerator.process_index * size :][:size]
-
-    def _to_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {key: value.to(self._accelerator.device, non_blocking=True) for key, value in batch.items()}
-
     def _set_seed(self, seed: int) -> None:
         """Seed torch without `torch.manual_seed`, which collects a stack trace for `torch.compile` at every call."""
         torch.default_generator.manual_seed(seed)
         if self._accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-
-    def _save(self) -> None:
-        save_checkpoint(self._context, self._model, self._progress)
 
     def _resume(self) -> None:
         load_checkpoint(self._context, self._model, self._progress)

@@ -149,13 +149,22 @@ def _train(context: RunContext) -> dict[str, Any]:
     model = initialize_model(context, data, tokenizer, tasks)
     has_tokenizer = context.settings.tokenizer or context.settings.initialize_from
     begin = functools.partial(Run(context.folder).begin, context.settings, None if has_tokenizer else tokenizer)
-    context = replace(context, settings=_count_steps(context.settings, tasks))
+    if epochs := context.settings.epochs:
+        steps = math.ceil(epochs * sum(len(task) for task in tasks.values()) / context.settings.batch_size)
+        context = replace(context, settings=replace(context.settings, max_steps=steps))
     plan = plan_batches(context.settings, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.settings, context.accelerator)
     skip = evaluators_to_skip(tasks, context.settings.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip)
     progress = TrainingLoop(context, trainable, tasks, plan, fingerprints).run(evaluator, begin)
-    return _finish(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
+    results: dict[str, Any] = {}
+    if context.accelerator.is_main_process:
+        checkpoint = Run(context.folder).checkpoint(progress.best_step)
+        average = checkpoint / AVERAGE
+        evaluator.model.load_state_dict(load_file(average if average.exists() else checkpoint / "model.safetensors"))
+        results = write_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
+    wait_for_all()
+    return results
 
 
 def initialize_model(
@@ -173,14 +182,6 @@ def initialize_model(
     wait_for_all()
     share_weights(model)
     return model
-
-
-def _count_steps(settings: Settings, tasks: Mapping[str, Task]) -> Settings:
-    """Return the settings with the `max_steps` of `epochs`, if these are given."""
-    if not settings.epochs:
-        return settings
-    rows = settings.epochs * sum(len(task) for task in tasks.values())
-    return replace(settings, max_steps=math.ceil(rows / settings.batch_size))
 
 
 def plan_batches(settings: Settings, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
@@ -213,35 +214,6 @@ def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
     return rows
 
 
-def _finish(
-    context: RunContext,
-    evaluator: ModelEvaluator,
-    progress: Progress,
-    rows: dict[str, int],
-    leakage: dict[str, dict[str, int]],
-) -> dict[str, Any]:
-    """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, and publish if requested.
-
-    Every process must call this; the main process does the work.
-
-    Args:
-        context: the run.
-        evaluator: evaluates the complete model, which gets the weights of the best checkpoint.
-        progress: the progress of the training.
-        rows: number of training rows of each dataset, for results.json.
-        leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
-
-    Returns:
-        The contents of results.json; an empty mapping on the other processes.
-    """
-    results: dict[str, Any] = {}
-    if context.accelerator.is_main_process:
-        _load_best(evaluator.model, context.folder, progress)
-        results = write_run(context, evaluator, progress, rows, leakage)
-    wait_for_all()
-    return results
-
-
 def write_run(
     context: RunContext,
     evaluator: ModelEvaluator,
@@ -250,29 +222,46 @@ def write_run(
     leakage: dict[str, dict[str, int]],
     further: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """As `_finish`, on the main process, for the model that the evaluator has; `further` parts of the results."""
-    if context.settings.half_precision:
-        _round_to_half_precision(evaluator.model)
+    """Evaluate the finished model on dev and test, write `results.json` and `model/`, and publish if requested.
+
+    The main process calls this.
+
+    Args:
+        context: the run.
+        evaluator: evaluates the finished model, which it has.
+        progress: the progress of the training.
+        rows: number of training rows of each dataset, for results.json.
+        leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
+        further: further parts of results.json.
+
+    Returns:
+        The contents of results.json.
+    """
+    settings, run = context.settings, Run(context.folder)
+    if settings.half_precision:
+        with torch.no_grad():
+            for weights in evaluator.model.state_dict().values():
+                weights.copy_(weights.half())
     matrices: dict[str, np.ndarray] = {}
-    results = evaluator.evaluate(context.settings.final_split, intervals=True, matrices=matrices) | dict(further or {})
+    results = evaluator.evaluate(settings.final_split, intervals=True, matrices=matrices) | dict(further or {})
     results["run"] = _describe_run(context, evaluator, progress, rows)
-    results[HUB_SOURCES] = find_hub_sources(asdict(context.settings))
-    results["licenses"] = find_licenses(asdict(context.settings))
+    results[HUB_SOURCES] = find_hub_sources(asdict(settings))
+    results["licenses"] = find_licenses(asdict(settings))
     results["leakage"] = leakage
-    _write(context, evaluator, results, matrices.get("stsb_tuned"))
+    build_folder(
+        evaluator.model,
+        evaluator.tokenizer,
+        run.model,
+        results=results,
+        settings=asdict(settings),
+        sts_matrix=matrices.get("stsb_tuned"),
+    )
+    # The results are last: they tell that the run is finished.
+    write_results(run.folder / RESULTS, results)
+    logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
+    if settings.push_to_hub and settings.hub_model_id:
+        publish(context.folder, Destination(settings.hub_model_id))
     return results
-
-
-def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> None:
-    checkpoint = Run(folder).checkpoint(progress.best_step)
-    average = checkpoint / AVERAGE
-    model.load_state_dict(load_file(average if average.exists() else checkpoint / "model.safetensors"))
-
-
-@torch.no_grad()
-def _round_to_half_precision(model: ConvSimForMultitask) -> None:
-    for weights in model.state_dict().values():
-        weights.copy_(weights.half())
 
 
 def _describe_run(
@@ -294,23 +283,3 @@ def _describe_run(
         "mixed_precision": accelerator.mixed_precision,
         "rows": rows,
     }
-
-
-def _write(
-    context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any], sts_matrix: np.ndarray | None
-) -> None:
-    """Write results.json and the model's folder; publish them if the settings request it."""
-    settings, run = context.settings, Run(context.folder)
-    build_folder(
-        evaluator.model,
-        evaluator.tokenizer,
-        run.model,
-        results=results,
-        settings=asdict(settings),
-        sts_matrix=sts_matrix,
-    )
-    # The results are last: they tell that the run is finished.
-    write_results(run.folder / RESULTS, results)
-    logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
-    if settings.push_to_hub and settings.hub_model_id:
-        publish(context.folder, Destination(settings.hub_model_id))

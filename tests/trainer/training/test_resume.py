@@ -139,7 +139,7 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
 
 
 def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
-    begun = Progress(mixed_precision="bf16", device="cpu")
+    begun = Progress(mixed_precision="bf16")
     with pytest.raises(InputError, match="computed in mixed_precision bf16, not no: use --mixed_precision bf16"):
         _check_unchanged(tmp_path, asdict(begun), replace(begun, mixed_precision="no"))
 
