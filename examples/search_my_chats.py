@@ -16,8 +16,8 @@ from datasets import concatenate_datasets, load_dataset
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.shipped import base_model
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.shipped import base_model
 
 
 def build_index(log: Path) -> ReplyIndex:

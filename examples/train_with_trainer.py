@@ -13,7 +13,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, Trainer, Traini
 import modeling_convsim  # noqa: F401  (registers the models)
 from data_scripts.loading import load_pairs
 from data_scripts.sample import FOLDER
-from trainer.shipped import base_model
+from modeling_convsim.shipped import base_model
 
 
 def collate(tokenizer: Any, pairs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ modeling_lexical                the lexical channel, which counts the tokens tha
 modeling_heads                  response network and NLI classifier, and the models that have them
 registry                        finds the encoders; `register_encoder` adds one of another folder
 files/                          bytes to records and back, for all packages: compression, URLs, locks, the Hub
+shipped                         where the base model and the page are
 encoding/                       `Encoder`: texts to vectors; its command
-suggestion/                     `ReplyIndex`: builds, searches, calibrates and saves; its command, and a page
+suggestion/                     `ReplyIndex`: replies with probabilities; ratings, review, the server and its page
 
 The `modeling_*` files import only each other, because they are copied into every published model.
 """

@@ -14,11 +14,11 @@ from transformers import AutoModelForPreTraining, PreTrainedTokenizerFast
 from data_scripts.loading import load_pairs
 from data_scripts.sample import FOLDER
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from modeling_convsim.shipped import VARIABLE
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation
 from trainer.data.tokenizer import train_tokenizer
-from trainer.shipped import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

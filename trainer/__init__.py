@@ -14,5 +14,4 @@ encoders/                       saved encoders of all kinds behind one protocol
 runs                            a run's folder
 processes                       device, precision and threads; what several processes exchange
 settings                        every option of a run, from a preset in `presets/` and the command line
-shipped                         where the base model and the page are
 """

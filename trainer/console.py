@@ -31,7 +31,11 @@ COMMANDS = {
     "adapt": Command(
         "adapt the base to your chats, compare it, and index the replies", "trainer.adapt.__main__", "adapt"
     ),
-    "suggest": Command("suggest replies: build, calibrate, suggest", "modeling_convsim.suggestion.__main__", "suggest"),
+    "review": Command(
+        "say which suggestions for held-out messages can be sent", "modeling_convsim.suggestion.review", "suggest"
+    ),
+    "suggest": Command("suggest replies to messages", "modeling_convsim.suggestion.__main__", "suggest"),
+    "index": Command("index replies without adapting", "modeling_convsim.suggestion.__main__", "suggest", "index"),
     "encode": Command("encode a file of texts", "modeling_convsim.encoding.__main__", "suggest"),
     "train": Command("train a model with the settings of a preset", "trainer.run", "train"),
     "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),

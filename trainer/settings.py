@@ -23,7 +23,7 @@ import yaml
 from modeling_convsim.files.command_line import LARGEST, suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.hub import check_license
-from trainer.shipped import base_model
+from modeling_convsim.shipped import base_model
 
 DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps

@@ -44,16 +44,19 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     add_memory_argument(parser.add_argument_group("engine"))
 
 
-def prepare_conversations(files: Sequence[Path], options: ConversationOptions, output: Path) -> Report:
+def prepare_conversations(
+    files: Sequence[Path], options: ConversationOptions, output: Path, show: bool = True
+) -> Report:
     """Read logs, join their messages to turns and pairs, filter and split them, and write a dataset of pairs.
 
     Args:
         files: tables, exports, or datasets on the Hub.
         options: how they are read, filtered and split.
         output: a folder or URL, which must not exist, unless `options.overwrite` replaces it.
+        show: print the report.
 
     Returns:
-        The report, which is also printed and written to OUTPUT/report.json: section -> name -> count.
+        The report, which is also written to OUTPUT/report.json: section -> name -> count.
 
     Raises:
         InputError: an option is invalid, a log cannot be read, or no pair is left.
@@ -84,7 +87,8 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         if lost:
             print(f"warning: {lost}", file=sys.stderr)
         summary = write_pairs(pairs, folder, options, report)
-    print(summary)
+    if show:
+        print(summary)
     return report
 
 

@@ -7,9 +7,10 @@ from typing import Literal, get_args
 
 from modeling_convsim.files.errors import one_line
 from modeling_convsim.files.json_files import read_object
+from modeling_convsim.shipped import base_model
 
 Dtype = Literal["float32", "bfloat16", "auto"]
-MODEL_HELP = "folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub"
+MODEL_HELP = "folder of a saved model, OWNER/NAME (also OWNER/NAME@REVISION) on the Hub, or base"
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 
 
@@ -42,7 +43,7 @@ def find_folder(
     """The folder of a model: the given one, or that of its files in the cache, after downloading those that are not.
 
     Args:
-        name: A folder, or, on the Hub, OWNER/NAME or OWNER/NAME@REVISION.
+        name: A folder; on the Hub, OWNER/NAME or OWNER/NAME@REVISION; or "base", for that which ships with convsim.
         revision: On the Hub: a branch, a tag or a commit; by default the branch main.
         token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
         cache_dir: The cache's folder; by default that of `huggingface_hub`.
@@ -53,6 +54,8 @@ def find_folder(
     """
     if Path(name).is_dir():
         return Path(name)
+    if name == "base" and (shipped := base_model()) != name:
+        return find_folder(shipped, revision, token, cache_dir, local_files_only)
     from huggingface_hub import errors, snapshot_download  # which takes longer than to encode a text
 
     model_id, named_revision = parse_model_id(name)

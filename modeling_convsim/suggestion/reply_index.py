@@ -1,17 +1,16 @@
 """`ReplyIndex`: replies that are searched for those that score highest for a message."""
 
-import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.suggestion.calibration import RIGHT_COSINE, Calibration, Judge, check_pairs, text_cosines
 from modeling_convsim.suggestion.deduplication import (
     PEERS,
     Replies,
@@ -21,44 +20,53 @@ from modeling_convsim.suggestion.deduplication import (
     drop_near_duplicates,
     select_diverse,
 )
+from modeling_convsim.suggestion.probability import LEAST, Curve, Threshold, find_threshold
+from modeling_convsim.suggestion.ratings import (
+    RATINGS,
+    REVIEW,
+    HeldOut,
+    Rating,
+    last_ratings,
+    read_ratings,
+    read_review,
+)
 from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search, import_faiss, needs_faiss
 from modeling_convsim.suggestion.storage import (
     DUPLICATE_COSINE,
     IndexFile,
     IndexSettings,
+    find_index,
     find_model,
     name_model,
     read_index,
     write_index,
-    write_settings,
 )
 
 MESSAGE_WEIGHT = 0.5  # where nothing has chosen it: see `ReplyIndex`
 BLOCK = 256  # number of queries per search
 FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes candidates, so few are tried first
-DIVERSITY = 0.0  # see `suggestion.deduplication.select_diverse`
 MOST_KNOWN = 20_000  # replies whose sentence embeddings are kept for the next suggestions
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A reply with its score and its count in the index's texts.
+    """A reply that may be sent.
 
     Attributes:
         text: The reply.
+        probability: How probable it is, 0 to 1, that it can be sent as it is or after a small edit (`Curve`); None if
+            nothing has measured it.
         score: See `ReplyIndex`.
-        count: How often the reply occurs.
         message: The message that the reply answered, if the index was built with these; of several the one most like
             the message that is answered now.
-        precision: How often suggestions that score as much or more were right, of the best suggestion for a message and
-            if the index is calibrated: see `Calibration.precision`.
+        count: How often the reply occurs.
     """
 
     text: str
+    probability: float | None
     score: float
+    message: str | None
     count: int
-    message: str | None = None
-    precision: float | None = None
 
 
 class ReplyIndex:
@@ -70,15 +78,17 @@ class ReplyIndex:
     their answers. With a `consensus_weight`, this multiple of the reply's agreement with the other good ones is added
     (`agreement`).
 
-    A message is never answered by itself or by an earlier turn of its conversation, and one without a token that the
-    model knows gets no suggestion.
+    A message is never answered by itself or by an earlier turn of its conversation. One without a token that the model
+    knows gets the most frequent replies.
 
     Attributes:
         encoder: The model that encoded the replies.
         replies: The rows.
         vectors: (rows, dimensions): those of the replies, and after them those of the messages, of which either may be
             missing.
-        settings: The weights, and what calibration has measured; change them with `dataclasses.replace`.
+        settings: The weights, and the probabilities of scores; change them with `dataclasses.replace`.
+        ratings: What the index was calibrated with.
+        review: Held-out messages with suggestions, which `convsim review` asks about.
     """
 
     def __init__(
@@ -92,6 +102,8 @@ class ReplyIndex:
         """Takes the parts that `build` and `load` create; `faiss_index` is the output of `build_faiss`, if any."""
         self.encoder, self.replies, self.settings = encoder, replies, settings or IndexSettings()
         self._numbers, self.vectors, self._faiss = replies.numbers(), vectors, faiss_index
+        self.ratings: list[Rating] = []
+        self.review: list[HeldOut] = []
         self._has_messages = self.settings.by_messages or vectors.shape[1] > encoder.vector_size("response")
         self._embeddings: dict[int, np.ndarray] = {}  # of replies, by their numbers
         if not needs_faiss(len(vectors)):
@@ -160,6 +172,11 @@ class ReplyIndex:
         _, first = np.unique(self._numbers, return_index=True)
         return int(self.replies.counts[first].sum())
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether probabilities come from the automatic estimate instead of ratings."""
+        return self.settings.curve is not None and self.settings.curve.estimated
+
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
         """Restricts the index to the replies of a list (in any variant).
 
@@ -175,42 +192,39 @@ class ReplyIndex:
             remedy = "remove them from the list of allowed replies, or build the index with them"
             raise ValueError(f"not in the index: {first}; {remedy}")
         rows = np.flatnonzero(np.isin(self._numbers, [number for number in named.values() if number is not None]))
-        return ReplyIndex(self.encoder, self.replies.select(rows), self.vectors[rows], self.settings)
+        return self.select(rows)
+
+    def select(self, rows: np.ndarray) -> "ReplyIndex":
+        """An index of some of the rows, with the same ratings."""
+        index = ReplyIndex(self.encoder, self.replies.select(rows), self.vectors[rows], self.settings)
+        index.ratings = self.ratings
+        return index
 
     def suggest(
-        self,
-        message: str,
-        k: int = 3,
-        min_score: float = -math.inf,
-        diversity: float = DIVERSITY,
-        context: Sequence[str] = (),
+        self, message: str, k: int = 3, context: Sequence[str] = (), min_probability: float = 0.0
     ) -> list[Suggestion]:
-        """Suggests up to k replies to a message, best first.
+        """Suggests k replies that differ, best first; fewer if the index has no more.
 
         Args:
             message: The message to answer.
-            k: Number of suggestions, 1 or more. There are fewer if too many of the best 64 k are near-duplicates.
-            min_score: The lowest score of a suggestion.
-            diversity: 0 suggests the replies with the highest scores; above 0, up to 1, those after the first are less
-                similar to each other.
+            k: Number of suggestions, 1 or more.
             context: The earlier turns of the conversation, the newest first, for a model with `context_weights`.
+            min_probability: Leave out suggestions whose probability is lower, or not known; 0 keeps all.
         """
-        contexts = [context] if context else None
-        return self.suggest_many([message], k, min_score, diversity=diversity, contexts=contexts)[0]
+        return self.suggest_many([message], k, [context] if context else None, min_probability)[0]
 
     def suggest_many(
         self,
         messages: Sequence[str],
         k: int = 3,
-        min_score: float = -math.inf,
-        show_progress: bool = False,
-        diversity: float = DIVERSITY,
         contexts: Sequence[Sequence[str]] | None = None,
+        min_probability: float = 0.0,
+        show_progress: bool = False,
     ) -> list[list[Suggestion]]:
         """Suggests replies to several messages, faster than `suggest` one by one.
 
         Raises:
-            ValueError: As in `search` and `Encoder.encode`, or `k` or `diversity` is out of range.
+            ValueError: As in `search` and `Encoder.encode`, or `k` or `min_probability` is out of range.
             TypeError: `messages` or a context is a single string.
         """
         from tqdm import tqdm
@@ -220,56 +234,73 @@ class ReplyIndex:
             raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
-        if not 0 <= diversity <= 1:
-            raise ValueError(f"diversity is {diversity}, expected a number from 0 to 1")
+        if not 0 <= min_probability <= 1:
+            raise ValueError(f"min_probability is {min_probability}, expected a number from 0 to 1")
         suggestions: list[list[Suggestion]] = []
         with tqdm(total=len(messages), delay=1, unit="text", disable=not show_progress) as progress:
             for start in range(0, len(messages), BLOCK):
                 block = list(messages[start : start + BLOCK])
                 of_block = None if contexts is None else contexts[start : start + BLOCK]
-                suggestions += self._suggest_for(block, of_block, k, min_score, diversity)
+                suggestions += self._suggest_for(block, of_block, k)
                 progress.update(len(block))
+        if min_probability:
+            suggestions = [[one for one in each if (one.probability or 0) >= min_probability] for each in suggestions]
         return suggestions
 
-    def best_suggestions(
-        self, messages: Sequence[str], show_progress: bool = False, contexts: Sequence[Sequence[str]] | None = None
-    ) -> tuple[list[str], np.ndarray]:
-        """The best suggestion for each message and its score; "" and the lowest score for none."""
-        suggestions = self.suggest_many(messages, 1, show_progress=show_progress, contexts=contexts)
-        lowest = min((best.score for one in suggestions for best in one), default=0.0) - 1
-        best = [one[0] if one else Suggestion("", lowest, 0) for one in suggestions]
-        return [one.text for one in best], np.array([one.score for one in best])
+    def calibrate(self, ratings: str | os.PathLike | Iterable[Mapping[str, Any]]) -> bool:
+        """Fits the probabilities to ratings, if these hold 30 of replies that can be sent and 30 of others.
 
-    def calibrate(
-        self,
-        messages: Sequence[str],
-        replies: Sequence[str],
-        judge: Judge | None = None,
-        show_progress: bool = False,
-        contexts: Sequence[Sequence[str]] | None = None,
-    ) -> Calibration:
-        """Measures how often the best suggestion is right, from pairs that neither the index nor the model has seen.
-
-        It is right if it answers to the same effect as the real reply: if their `text_cosines` are .6 or more.
+        A reply that was rated "edit" can be sent. Ratings without a score do not count. `automatic` uses them too.
 
         Args:
-            messages: The messages to answer.
-            replies: The real reply to each.
-            judge: The encoder that compares suggestions with the real replies; by default that of the index.
-            show_progress: Show the remaining time.
-            contexts: As in `suggest_many`.
+            ratings: A file of JSON lines, or such lines as dictionaries: see `Rating`.
+
+        Returns:
+            Whether they are enough; if not, the probabilities stay as they were.
 
         Raises:
-            ValueError: There are fewer than 20 pairs, or the numbers of texts differ; an earlier calibration stays.
+            ValueError: A rating is not valid; nothing changes.
         """
-        if len(messages) != len(replies):
-            raise ValueError(f"{len(messages)} messages and {len(replies)} replies, expected the same number")
-        check_pairs(len(messages))  # before the scores, which can take minutes
-        texts, scores = self.best_suggestions(messages, show_progress, contexts)
-        are_right = text_cosines(judge or self.encoder, texts, replies) >= RIGHT_COSINE
-        calibration = Calibration.measure(scores, are_right)
-        self.settings = replace(self.settings, calibration=calibration)
-        return calibration
+        if isinstance(ratings, (str, os.PathLike)):
+            self.ratings = read_ratings(ratings)
+        else:
+            self.ratings = last_ratings(msgspec.convert(list(ratings), list[Rating]))
+        scored = [(each.score, each.rating != "no") for each in self.ratings if each.score is not None]
+        scores, can_be_sent = np.array(scored, np.float64).reshape(-1, 2).T
+        if min(can_be_sent.sum(), len(scored) - can_be_sent.sum()) < LEAST:
+            return False
+        self.settings = replace(self.settings, curve=Curve.fit(scores, can_be_sent, estimated=False))
+        return True
+
+    def automatic(self, message: str, precision: float = 0.95, context: Sequence[str] = ()) -> Suggestion | None:
+        """The best suggestion, if ratings show that those with such a score can be sent without a person.
+
+        Args:
+            message: The message to answer.
+            precision: The share of such suggestions that must be right, shown with 90% confidence: see `threshold`.
+            context: As in `suggest`.
+
+        Returns:
+            The suggestion; None if its score is too low, or ratings do not show the precision at any score.
+        """
+        lowest = self.threshold(precision).score
+        best = self.suggest(message, 1, context)
+        return best[0] if best and best[0].score >= lowest else None
+
+    def threshold(self, precision: float = 0.95) -> Threshold:
+        """The score from which on `automatic` gives suggestions, and what the ratings show (`find_threshold`).
+
+        Of each message, the suggestion with the highest score counts; it is right if it was rated "send".
+        """
+        if not 0 < precision < 1:
+            raise ValueError(f"precision is {precision}, expected a number above 0 and below 1")
+        best: dict[tuple[str, ...], tuple[float, bool]] = {}
+        for each in self.ratings:
+            question = (each.message, *each.context)
+            if each.score is not None and (question not in best or best[question][0] < each.score):
+                best[question] = each.score, each.rating == "send"
+        scores, is_right = np.array(list(best.values()), np.float64).reshape(-1, 2).T
+        return find_threshold(scores, is_right, precision)
 
     def encode_messages(self, messages: list[str], contexts: Sequence[Sequence[str]] | None = None) -> np.ndarray:
         """The vectors of messages to answer, (messages, dimensions), whose dot products with `vectors` are the scores.
@@ -309,49 +340,48 @@ class ReplyIndex:
         return scores, rows
 
     def _suggest_for(
-        self, messages: list[str], contexts: Sequence[Sequence[str]] | None, k: int, min_score: float, diversity: float
+        self, messages: list[str], contexts: Sequence[Sequence[str]] | None, k: int
     ) -> list[list[Suggestion]]:
-        """Suggestions for some messages, from few rows or, if needed, from many."""
-        queries, few = self.encode_messages(messages, contexts), FEW * k
+        """Suggestions for some messages, from few rows or, while they are not enough, from more."""
+        queries, counts = self.encode_messages(messages, contexts), [FEW * k, MANY * k, len(self.vectors)]
         said = [[text, *context] for text, context in zip(messages, contexts or [()] * len(messages), strict=True)]
         if self.settings.consensus_weight:
-            few = max(few, PEERS + 1)  # one may be the message itself
-        suggestions, is_final = self._suggest_among(few, said, queries, k, min_score, diversity)
-        if not is_final.all():
-            retried = np.flatnonzero(~is_final)
-            again = [said[query] for query in retried]
-            more, _ = self._suggest_among(MANY * k, again, queries[retried], k, min_score, diversity)
-            for query, better in zip(retried, more, strict=True):
-                suggestions[query] = better
+            counts[0] = max(counts[0], PEERS + 1)  # one may be the message itself
+        suggestions: list[list[Suggestion]] = [[] for _ in messages]
+        left, is_known = np.arange(len(messages)), self.encoder.knows(messages)
+        for count in counts:
+            scores, rows = self.search(queries[left], count)  # (queries, count), best first
+            if not is_known.all():
+                frequent = np.argsort(-self.replies.counts, kind="stable")
+                scores[~is_known[left]], rows[~is_known[left]] = 0, frequent[: rows.shape[1]]
+            found = self._suggest_among(scores, rows, [said[query] for query in left], k)
+            for query, suggested in zip(left, found, strict=True):
+                suggestions[query] = suggested
+            left = np.array([query for query in left if len(suggestions[query]) < k], dtype=np.int64)
+            if count >= len(self.vectors) or not len(left):
+                break
         return suggestions
 
     def _suggest_among(
-        self, count: int, said: list[list[str]], queries: np.ndarray, k: int, min_score: float, diversity: float
-    ) -> tuple[list[list[Suggestion]], np.ndarray]:
-        """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any.
-
-        `said` has the message and the earlier turns of each query.
-        """
-        scores, rows = self.search(queries, count)  # (queries, count), best first
+        self, scores: np.ndarray, rows: np.ndarray, said: list[list[str]], k: int
+    ) -> list[list[Suggestion]]:
+        """Suggestions among some rows for each query; `said` has its message and the earlier turns."""
         is_said = self._find_said(said, rows)
         if weight := self.settings.consensus_weight:
             scores = scores + weight * agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
             order = np.argsort(-scores, axis=1, kind="stable")
             scores, rows, is_said = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_said))
-        reaches = (scores >= min_score) & self.encoder.knows([message for message, *_ in said])[:, None]
         candidates, best = [], []
-        for found, each, allowed in zip(rows, scores, reaches & ~is_said, strict=True):
+        for found, each, allowed in zip(rows, scores, ~is_said, strict=True):
             positions = np.flatnonzero(allowed)
             _, first = np.unique(self._numbers[found[positions]], return_index=True)  # the best row of each reply
             positions = positions[np.sort(first)]
             candidates.append(found[positions])
             best.append(each[positions])
-        suggestions = [
+        return [
             self._suggestions(candidates[query][positions], best[query][positions])
-            for query, positions in enumerate(self._select(candidates, best, k, diversity))
+            for query, positions in enumerate(self._select(candidates, best, k))
         ]
-        is_complete = np.array([len(suggested) == k for suggested in suggestions])
-        return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self.vectors))
 
     def _find_said(self, said: list[list[str]], rows: np.ndarray) -> np.ndarray:
         """(queries, rows): whether a row's reply is the message that it would answer, or an earlier turn."""
@@ -376,20 +406,21 @@ class ReplyIndex:
         return np.stack([self._embeddings[number] for number in distinct.tolist()])[positions.reshape(numbers.shape)]
 
     def _suggestions(self, rows: np.ndarray, scores: np.ndarray) -> list[Suggestion]:
-        texts, counts, messages = self.replies
-        found = [
-            Suggestion(texts[row], float(score), int(counts[row]), messages[row] if messages else None)
-            for row, score in zip(rows, scores, strict=True)
+        (texts, counts, messages), curve = self.replies, self.settings.curve
+        return [
+            Suggestion(
+                texts[row],
+                curve.probability(score) if curve else None,
+                score,
+                messages[row] if messages else None,
+                int(counts[row]),
+            )
+            for row, score in zip(rows, scores.tolist(), strict=True)
         ]
-        if found and (calibration := self.settings.calibration):  # measured with best suggestions
-            found[0] = replace(found[0], precision=calibration.precision(found[0].score))
-        return found
 
-    def _select(
-        self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, diversity: float
-    ) -> list[list[int]]:
+    def _select(self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int) -> list[list[int]]:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
-        duplicate_cosine = self.settings.duplicate_cosine
+        duplicate_cosine, diversity = self.settings.duplicate_cosine, self.settings.diversity
         if duplicate_cosine >= 1 and diversity == 0:
             return [list(range(min(k, len(rows)))) for rows in candidates]
         embeddings = self._embed_replies(self._numbers[np.concatenate(candidates)])
@@ -403,19 +434,14 @@ class ReplyIndex:
         return selected
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the index to a folder, replacing an existing index.
+        """Writes the index to a folder, replacing an existing index, whose ratings stay.
 
         Raises:
             ValueError: The folder holds something else, or a dependency is not installed.
         """
-        write_index(Path(folder), self._file(Path(folder)), self.replies, self.vectors, self._faiss)
-
-    def save_settings(self, folder: str | os.PathLike) -> None:
-        """Writes only index.json, which is all that `calibrate` changes."""
-        write_settings(Path(folder), self._file(Path(folder)))
-
-    def _file(self, folder: Path) -> IndexFile:
-        return IndexFile(name_model(folder, self.encoder.name), self.encoder.digest(), len(self), self.settings)
+        folder = Path(folder)
+        file = IndexFile(name_model(folder, self.encoder.name), self.encoder.digest(), len(self), self.settings)
+        write_index(folder, file, self.replies, self.vectors, self._faiss, self.review)
 
     @classmethod
     def load(
@@ -430,7 +456,7 @@ class ReplyIndex:
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
         Args:
-            folder: The index's folder.
+            folder: The index's folder, or that of the run that holds it. Ratings there calibrate the index.
             encoder: The model, instead of the one that the index names. The other options are those of
                 `Encoder.from_pretrained` for the model that the index names.
             device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
@@ -441,7 +467,7 @@ class ReplyIndex:
         Raises:
             ValueError: A file is missing or broken, or the model's weights differ from those that built the index.
         """
-        folder = Path(folder)
+        folder = find_index(Path(folder))
         file, replies, vectors, faiss_index = read_index(folder)
         if encoder is None:
             options = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code, **hub_options}
@@ -455,7 +481,12 @@ class ReplyIndex:
                 f"{folder} was built with other weights than those of {encoder.name or 'this model'}: open it with the "
                 f"model that it was built with (then {file.model}), or rebuild it"
             )
-        return cls(encoder, replies, vectors, file.settings, faiss_index)
+        index = cls(encoder, replies, vectors, file.settings, faiss_index)
+        if (folder / REVIEW).is_file():
+            index.review = read_review(folder / REVIEW)
+        if (folder / RATINGS).is_file():
+            index.calibrate(folder / RATINGS)
+        return index
 
 
 def _encode_rows(

@@ -1,15 +1,16 @@
 """The folder of a saved index.
 
 It holds index.json (`IndexFile`), replies.jsonl (text, count and, if the index has them, the message that a reply
-answered), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output of `build_faiss`).
+answered), vectors.npy (float16), for 100,000 rows or more replies.faiss (the output of `build_faiss`), and, if there
+are any, ratings.jsonl (`Rating`) and review.jsonl (`HeldOut`).
 """
 
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,14 +23,15 @@ from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.folders import staged_folder
 from modeling_convsim.files.json_files import from_json, read_object
 from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
-from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
+from modeling_convsim.suggestion.probability import Curve
+from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, HeldOut, read_ratings, rescored
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
-FORMAT = 5  # of the folder; indexes of replies in formats 3 and 4 are read too, whose replies are in replies.parquet
+FORMAT = 6  # of the folder; indexes of replies in formats 3 to 5 are read too; 3 and 4 have replies.parquet
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
 INDEX_FILES = frozenset(
-    {"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS"}
+    {"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS", RATINGS, REVIEW}
 )
 ROW = ("text", "count", "message")  # of replies.jsonl
 INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
@@ -45,16 +47,16 @@ class IndexSettings:
         by_messages: Whether only the messages that replies answered are scored.
         message_weight: The weight of these messages in the score; 0 if the vectors do not hold them.
         consensus_weight: The weight of a reply's agreement with the other good replies.
-        calibration: How often suggestions are right, if that was measured.
-        examples: Held-out messages, which the page offers to try.
+        diversity: How much suggestions after the first should differ: see `deduplication.select_diverse`.
+        curve: The probability of a score, if that was measured.
     """
 
     duplicate_cosine: float = DUPLICATE_COSINE
     by_messages: bool = False
     message_weight: float = 0.0
     consensus_weight: float = 0.0
-    calibration: Calibration | None = None
-    examples: list[str] = field(default_factory=list)
+    diversity: float = 0.0
+    curve: Curve | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError if a weight is out of range."""
@@ -81,6 +83,11 @@ class IndexFile:
     replies: int
     settings: IndexSettings
 
+    @property
+    def scores(self) -> tuple[object, ...]:
+        """What scores depend on, beside the replies."""
+        return self.weights_sha256, replace(self.settings, curve=None)
+
 
 class SavedIndex(NamedTuple):
     """The content of an index's folder; the vectors are memory-mapped."""
@@ -105,6 +112,11 @@ def find_model(index: Path, name: str) -> str:
     """The folder or the name on the Hub of a model that index.json names."""
     folder = index / name
     return str(folder.resolve()) if folder.is_dir() else name
+
+
+def find_index(folder: Path) -> Path:
+    """The folder of an index: the given one, or `replies` in that of a run."""
+    return folder if (folder / "index.json").is_file() or not (folder / "replies").is_dir() else folder / "replies"
 
 
 def check_index_folder(folder: Path) -> None:
@@ -138,8 +150,10 @@ def lock_index(folder: Path) -> Iterator[None]:
         yield
 
 
-def write_index(folder: Path, file: IndexFile, replies: Replies, vectors: np.ndarray, faiss_index: Any) -> None:
-    """Writes an index's folder, replacing an existing index.
+def write_index(
+    folder: Path, file: IndexFile, rows: Replies, vectors: np.ndarray, faiss_index: Any, review: Sequence[HeldOut]
+) -> None:
+    """Writes an index's folder, replacing an existing index, whose ratings stay (`rescored`).
 
     Raises:
         ValueError: The folder holds something else, another process writes to it, or it cannot be written; an index
@@ -147,32 +161,24 @@ def write_index(folder: Path, file: IndexFile, replies: Replies, vectors: np.nda
     """
     check_index_folder(folder)
     with staged_folder(folder) as (new, _):
-        columns = [replies.texts, replies.counts.tolist(), *([replies.messages] if replies.messages else [])]
-        rows = [dict(zip(ROW, row, strict=False)) for row in zip(*columns, strict=True)]
-        (new / "replies.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(rows))
+        columns = [rows.texts, rows.counts.tolist(), *([rows.messages] if rows.messages else [])]
+        _write_lines(new / "replies.jsonl", [dict(zip(ROW, row, strict=False)) for row in zip(*columns, strict=True)])
         write_arrays(new / "vectors.npy", [vectors.astype(np.float16, copy=False)])
         if faiss_index is not None:
             import_faiss().write_index(faiss_index, str(new / "replies.faiss"))
-        _write_file(new, file)
+        if review:
+            _write_lines(new / REVIEW, review)
+        write_text(new / "index.json", json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n")
         check_index_folder(folder)  # it may have changed meanwhile
+        if (folder / RATINGS).is_file():
+            ratings, before = read_ratings(folder / RATINGS), read_index_file(folder)
+            if before.scores != file.scores:
+                ratings = rescored(ratings, review)
+            _write_lines(new / RATINGS, ratings)
 
 
-def write_settings(folder: Path, file: IndexFile) -> None:
-    """Writes index.json alone, of an index that is in the folder.
-
-    Raises:
-        ValueError: The folder holds another index by now, or another process writes to it.
-        OSError: It cannot be written; the old settings stay.
-    """
-    with lock_index(folder):
-        before = read_index_file(folder)
-        if (before.weights_sha256, before.replies) != (file.weights_sha256, file.replies):
-            raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
-        _write_file(folder, file)
-
-
-def _write_file(folder: Path, file: IndexFile) -> None:
-    write_text(folder / "index.json", json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n")
+def _write_lines(path: Path, rows: Sequence[Any]) -> None:
+    path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
 
 
 def read_index(folder: Path) -> SavedIndex:
@@ -214,8 +220,10 @@ def read_index_file(folder: Path) -> IndexFile:
         version = values.pop("format", 1)
         has_more = values.get("truncate_dim") or values.get("second")
         if version == 3 and values.get("side") == "response" and not has_more:
-            return from_json(IndexFile, _from_format_3(values))
-        if version in (4, FORMAT):
+            version = 4
+        if version in (4, 5):
+            values = _from_earlier(values)
+        if version in (4, 5, FORMAT):
             return from_json(IndexFile, values)
     except ValueError as error:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
@@ -227,11 +235,8 @@ def read_index_file(folder: Path) -> IndexFile:
     raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")
 
 
-def _from_format_3(values: dict[str, Any]) -> dict[str, Any]:
-    """The content of index.json in the present format, which has no thresholds."""
-    settings = {each.name: values[each.name] for each in fields(IndexSettings) if each.name in values}
-    if measured := settings.get("calibration"):
-        settings["calibration"] = (
-            {name: measured[name] for name in ("pairs", "table")} if measured.get("table") else None
-        )
+def _from_earlier(values: dict[str, Any]) -> dict[str, Any]:
+    """The content of index.json in the present format, which has no precision of the best suggestions."""
+    earlier = values.get("settings", values)  # in format 3, there is one object
+    settings = {each.name: earlier[each.name] for each in fields(IndexSettings) if each.name in earlier}
     return {**{name: values[name] for name in INDEX_KEYS}, "settings": settings}

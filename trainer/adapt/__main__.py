@@ -2,8 +2,9 @@
 
 The logs are read as `convsim data conversations` reads them, with the same options. OUTPUT becomes a run's
 folder with the adapted model in OUTPUT/model, the pairs in OUTPUT/pairs, and an index of the replies in OUTPUT/replies.
-A tenth of the conversations is the test split, on which the model is compared with the base and with word overlap. What
-is printed is also in OUTPUT/results.json.
+A tenth of the conversations is the test split, on which the model is compared with the base and with word overlap.
+OUTPUT/README.md and OUTPUT/results.json have more than is printed. A file of ratings, such as replies/ratings.jsonl of
+a run, may be given beside the logs: replies that were sent are trained on, as with --overwrite those of the run are.
 
 Each step is also a command of its own: `convsim data conversations`, `convsim train adapt`, `convsim evaluate`, and
 `convsim suggest`.
@@ -12,6 +13,7 @@ Each step is also a command of its own: `convsim data conversations`, `convsim t
 import argparse
 import logging
 import sys
+from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.chats.logs import open_logs
@@ -45,6 +47,12 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
+def _is_ratings(path: Path) -> bool:
+    from modeling_convsim.suggestion.ratings import is_ratings  # imports NumPy
+
+    return is_ratings(path)
+
+
 def main(settings: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
 
@@ -56,7 +64,8 @@ def main(settings: list[str]) -> int:
         # The test split has few candidates, and is not what the comparison uses then.
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         options = ConversationOptions.from_arguments(args)
-        open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
+        logs = [path for path in args.files if path.suffix != ".jsonl" or not _is_ratings(path)]
+        open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which takes seconds
 
         adapt_to_chats(args.files, options, args.output, args.base)

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset, DatasetDict, concatenate_datasets
@@ -21,12 +21,13 @@ from modeling_convsim import ConvSimPretrainedModel
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.joint import SECOND, write_share
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.suggestion.calibration import Judge
+from modeling_convsim.suggestion.ratings import Rating
 from trainer.adapt.cross_validation import FOLDS, TASK, Choice, CrossValidation, Trial, hold_out
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.joint import join
 from trainer.adapt.suggestions import CenteredEncoder
 from trainer.data.datasets import ENOUGH, RunData, complete_dev_split, load_run_data
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import QUERIES, contexts_of
 from trainer.runs import Run
 from trainer.settings import Settings
@@ -65,7 +66,7 @@ class Adapted:
     trials: list[Trial]
     choice: Choice
     base: Encoder
-    judge: Judge
+    judge: SentenceEncoder
 
     @property
     def measured_by(self) -> str:
@@ -73,7 +74,7 @@ class Adapted:
         return "dev" if "validation" in self.pairs else "cross-validation"
 
 
-def adapt(settings: Settings, beside: str | None = None) -> Adapted:
+def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Rating] = ()) -> Adapted:
     """Adapt the model of `initialize_from` with the settings of a run, whose folder gets the result.
 
     A pretrained encoder gets heads and a lexical channel. Only these are trained.
@@ -82,6 +83,7 @@ def adapt(settings: Settings, beside: str | None = None) -> Adapted:
         settings: the settings.
         beside: another model, which is adapted too, and joined with the first one if that ranks replies better. As it
             is, it compares suggestions with real replies; by default, this is done by the model of `initialize_from`.
+        ratings: those of suggestions; what was sent is trained on (`add_sent`).
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
@@ -94,6 +96,8 @@ def adapt(settings: Settings, beside: str | None = None) -> Adapted:
         if context.accelerator.num_processes > 1:
             raise InputError("adapt: one process adapts a model; start the run without `accelerate launch`")
         data = load_run_data(context.settings)
+        data.join_sources("pairs")
+        sent = add_sent(data, ratings)
         split_pairs(data)
         pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
         trials = hold_out(pairs)
@@ -110,7 +114,8 @@ def adapt(settings: Settings, beside: str | None = None) -> Adapted:
             other_settings.max_tokens = max_tokens(other_settings)
             other, second, _ = _adapt_model(dataclasses.replace(context, settings=other_settings), data, trials)
             adapted, joint = dataclasses.replace(adapted, judge=other), join(choice, second, trials)
-        results = _write(context, data, choice, {"adaptation": part, **({"joint": joint.summarize()} if joint else {})})
+        parts = {"adaptation": part} | ({"sent": sent} if ratings else {})
+        results = _write(context, data, choice, parts | ({"joint": joint.summarize()} if joint else {}))
         if vectors:
             freeze(choice.model.encoder, vectors)  # the folder has it, and what follows is faster
         choice.encoder.name = str(context.folder / "model")
@@ -193,11 +198,34 @@ def _describe(part: Mapping[str, Any]) -> str:
     return f"adapted: {measured}"
 
 
+def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
+    """Add the replies that were rated "send" to the training split, in the conversation of their message, if any.
+
+    Returns:
+        The number of replies "added", of those that were "known", and of those "held out", to messages that measure.
+    """
+    pairs, splits = data.training["pairs"], data.evaluation["pairs"]
+    thread_of = dict(zip(pairs["input"][:], pairs["thread"][:], strict=True))
+    known = set(zip(pairs["input"][:], pairs["response"][:], strict=True))
+    held_out = {message for rows in splits.values() for message in rows["input"]}
+    counts, rows = {"added": 0, "known": 0, "held out": 0}, []
+    for each in ratings:
+        if each.rating == "send":
+            is_known, is_held_out = (each.message, each.reply) in known, each.message in held_out
+            counts["held out" if is_held_out else "known" if is_known else "added"] += 1
+            if not (is_known or is_held_out):
+                thread = thread_of.setdefault(each.message, f"rating {len(rows)}")
+                row = {"input": each.message, "response": each.reply, "context": each.context, "thread": thread}
+                rows.append({name: row.get(name, "ratings") for name in pairs.column_names})
+    if rows:
+        data.training["pairs"] = concatenate_datasets([pairs, Dataset.from_list(rows, features=pairs.features)])
+    return counts
+
+
 def split_pairs(data: RunData) -> None:
     """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
     cross-validated.
     """
-    data.join_sources("pairs")
     train_pairs, splits = data.training["pairs"], data.evaluation["pairs"]
     held_out = [splits["validation"]] if "validation" in splits else []
     if len(train_pairs) + sum(map(len, held_out)) >= SMALL:

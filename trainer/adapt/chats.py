@@ -2,9 +2,11 @@
 
 import math
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,25 @@ import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import write_record
-from modeling_convsim.files.storage import is_url, make_folder
+from modeling_convsim.files.storage import check_own_text, is_url, make_folder
+from modeling_convsim.shipped import base_model
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.estimate import ACCURACY, Estimator, review_pairs
+from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, is_ratings, last_ratings, read_ratings
+from modeling_convsim.suggestion.storage import check_index_folder
 from trainer.adapt.adaptation import adapt
-from trainer.adapt.comparison import ADAPTED, compare, describe_gain, format_comparison
+from trainer.adapt.comparison import ADAPTED, compare, describe_outcome, format_comparison
 from trainer.adapt.language import describe_mismatch, find_language
-from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
+from trainer.adapt.replies import README_START, build_index, format_examples, summarize, write_readme
+from trainer.adapt.suggestions import suggest_held_out
 from trainer.data.datasets import load_evaluation_data
 from trainer.evaluation.results import update_results, write_results
 from trainer.publish.upload import write_run_card
 from trainer.runs import KIND, Run
 from trainer.settings import PRESETS, Settings, parse_settings
-from trainer.shipped import base_model
 from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 
@@ -46,7 +53,7 @@ def adapt_to_chats(
     What a call has left that was stopped before it had a model is done again.
 
     Args:
-        files: the logs.
+        files: the logs, and files of ratings, whose sent replies are trained on as those of an earlier run there are.
         options: how to read them; `license` is that of the model, and `overwrite` replaces an earlier run.
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
@@ -60,35 +67,39 @@ def adapt_to_chats(
     if is_url(output):
         raise InputError(f"--output {output}: a run is written to a disk; name a folder")
     Run(output).check_replaceable(options.overwrite, "output", "delete and replace the run there with --overwrite")
+    check_own_text(output / "README.md", README_START)
+    check_index_folder(output / "replies")
     make_folder(output)
     write_record(output, KIND)
     settings = _run_settings(choose_base(base), output, options.license)
+    given = [path for path in files if path.suffix == ".jsonl" and is_ratings(path)]
+    earlier = [path for path in [output / "replies" / RATINGS] if path.is_file()]
+    ratings = last_ratings(chain.from_iterable(map(read_ratings, [*earlier, *given])))
+    files = [path for path in files if path not in given]
     datasets.disable_progress_bars()  # reading the pairs takes a moment
-    report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
+    report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs", show=False)
     settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
-    print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, settings, report)
-    adapted = adapt(settings, beside=_own_base(settings))
-    index, calibration = build_index(output, adapted)
-    examples = suggest_examples(index, adapted.pairs.get("test"))
-    comparison = compare(adapted)
-    print(format_comparison(comparison), format_calibration(calibration), format_examples(examples), sep="\n\n")
-    is_adapted, joint = adapted.results["adaptation"]["adapted"], adapted.results.get("joint", {})
-    print(
-        f"\nread      {_describe_pairs(report)}",
-        f"model     {describe_gain(comparison, is_adapted, joint.get('share'))}",
-        *_where(output),
-        sep="\n",
-    )
+    adapted = adapt(settings, _own_base(settings), ratings)
+    estimator = Estimator(adapted.judge, adapted.pairs["train"]["response"][:])
+    suggested = suggest_held_out(adapted.trials, adapted.choice.trial_encoders, estimator)
+    index = build_index(output, adapted, suggested)
+    comparison = compare(adapted, suggested, estimator)
     results = {
-        "response_prediction": comparison.pop(ADAPTED),
-        "baselines": {name: {"response_prediction": part} for name, part in comparison.items()},
-        "chats": {"report": report, "calibration": calibration, "examples": examples},
+        "response_prediction": comparison[ADAPTED],
+        "baselines": {name: {"response_prediction": part} for name, part in comparison.items() if name != ADAPTED},
+        "chats": {"report": report, "suggestions": summarize(suggested, index)},
     }
     update_results(output / "results.json", results)
     write_run_card(output)
-    return Run(output).results
+    results = Run(output).results
+    sent = f", {results['sent']['added']:,} of ratings" if ratings else ""
+    lines = [f"read {_describe_pairs(report)}{sent}; {describe_outcome(results)}", *format_comparison(comparison)]
+    lines += [f"estimated: {ACCURACY}", *format_examples(index)]
+    write_readme(output, results, lines)
+    print(*lines, *_next(output), sep="\n")
+    return results
 
 
 def choose_base(given: str | None) -> str:
@@ -118,8 +129,8 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
     Run(output).delete()  # whose model would stand beside the index
     splits = load_evaluation_data({"pairs": str(output / "pairs")})["pairs"]
     pairs = datasets.concatenate_datasets(list(splits.values()))
-    encoder = _open_base(settings)
-    index = ReplyIndex.build(encoder, pairs["response"][:], pairs["input"][:])
+    index = ReplyIndex.build(_save_base(settings), pairs["response"][:], pairs["input"][:])
+    review_pairs(index)
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
     more = math.ceil((FEWEST_PAIRS - written) / (written / threads))
@@ -128,7 +139,7 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
         f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
         "these\n"
     )
-    print(f"read      {_describe_pairs(report)}", *_where(output), sep="\n")
+    print(f"read {_describe_pairs(report)}", *_next(output), sep="\n")
     results = {"chats": {"report": report}}
     write_results(output / "results.json", results)
     return results
@@ -144,15 +155,16 @@ def _check_language(base: str, pairs: Path) -> list[str]:
     return [language] if language else known
 
 
-def _open_base(settings: Settings) -> Encoder:
-    """The base as it is; a pretrained encoder is saved with its new heads, so that an index can name it."""
-    base = str(settings.initialize_from)
-    if backbone := find_backbone(base):
+def _save_base(settings: Settings) -> Encoder:
+    """The base as it is, a copy of which is saved with the run, so that its folder is whole."""
+    base, folder = str(settings.initialize_from), Path(settings.output_dir) / "model"
+    if backbone := find_backbone(base):  # it gets new heads
         model = backbone.build_model(backbone.build_config(settings.model_config))
-        base = str(Path(settings.output_dir) / "model")
-        model.save_pretrained(base)
-        backbone.load_tokenizer().save_pretrained(base)
-    return Encoder.from_pretrained(base)
+        model.save_pretrained(folder)
+        backbone.load_tokenizer().save_pretrained(folder)
+    else:
+        shutil.copytree(find_folder(base), folder)
+    return Encoder.from_pretrained(str(folder))
 
 
 def _run_settings(base: str, folder: Path, license: str | None) -> Settings:
@@ -169,10 +181,12 @@ def _describe_pairs(report: dict[str, Any]) -> str:
     return f"{messages}{report['pairs']['written']:,} pairs in {report['threads']['threads']:,} conversations"
 
 
-def _where(folder: Path) -> list[str]:
-    """The lines on the files, and on what to do next."""
-    model = "model/, " if (folder / "model").is_dir() else ""
+def _next(folder: Path) -> list[str]:
+    """The lines on what to do next."""
+    run = shlex.quote(str(folder))
+    review = [f"convsim review {run}   say which suggestions can be sent: 30 of both kinds make probabilities yours"]
     return [
-        f"files     {folder}: {model}replies/ (the index), pairs/, results.json",
-        f"next      convsim demo {shlex.quote(str(folder / 'replies'))} --open",
+        *(review if (folder / "replies" / REVIEW).is_file() else []),
+        f"convsim suggest {run} TEXT   or in a browser: convsim demo {run} --open",
+        f"{run}/README.md has the counts, the curve of probabilities and all comparisons",
     ]

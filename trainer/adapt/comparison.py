@@ -4,17 +4,20 @@ Where a log is small, these are the messages of cross-validation, each by the mo
 split alone would say too little.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
+from modeling_convsim.suggestion.estimate import Estimator, one_of
 from trainer.adapt.adaptation import Adapted
 from trainer.adapt.context import TurnWeights, add_turns, choose_context, measure_context, score_by
 from trainer.adapt.selection import Measured
+from trainer.adapt.suggestions import Suggested, best_replies
 from trainer.data.datasets import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
-from trainer.encoders.protocol import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.baselines import BASELINES, LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.ranking import (
@@ -29,40 +32,90 @@ from trainer.evaluation.ranking import (
 
 PEER = "all-MiniLM-L6-v2"
 ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared
-METRIC = "p_at_1"
+METRIC, ONE_OF_THREE = "p_at_1", "one_of_three"
 ALONE = "adapted, without earlier turns"
 ADAPTED = "adapted"
 SYSTEMS = {"base": "the base", **LABELS}  # for people
 
 
-def compare(adapted: Adapted) -> dict[str, dict[str, Any]]:
+def compare(adapted: Adapted, suggested: Suggested, estimator: Estimator) -> dict[str, dict[str, Any]]:
     """Compare an adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
 
     Returns:
         Response prediction of "adapted", and after it that of each other system, which also has `gain`: P@1 of the
-        adapted model minus its own, with a paired bootstrap interval over conversations.
+        adapted model minus its own, with a paired bootstrap interval over conversations. `one_of_three` is the
+        estimated share of the messages of `suggested` for which one of three suggestions could be sent.
     """
     base, choice, splits = adapted.base, adapted.choice, adapted.pairs
-    systems: dict[str, SentenceEncoder | str] = {}
+    systems: dict[str, SentenceEncoder | str] = {"base": base}
     if installed_copy(PEER) not in (PEER, installed_copy(base.name)):
-        systems[PEER] = load_encoder(PEER)
+        systems[PEER] = _Remembering(load_encoder(PEER))
     systems |= {name: name for name in BASELINES}
     if "test" not in splits or len(splits["test"]) < ENOUGH:
         parts = [queries for trial in adapted.trials for queries in trial.parts]
-        others = {"base": choice.gain.base}
+        ranks, split, threads = choice.gain.adapted, adapted.measured_by, choice.gain.threads
+        contexts = {
+            name: choose_context([_measure(system, each) for each in parts]) for name, system in systems.items()
+        }
+        others = {name: each.gain.adapted for name, each in contexts.items()} | {"base": choice.gain.base}
+    else:
+        queries = _queries(splits["test"])
+        choosing = _queries(splits.get("validation", splits["train"]))
+        contexts = {name: choose_context([_measure(system, choosing)]) for name, system in systems.items()}
+        others = {ALONE: rank(queries, score(choice.encoder, queries))} if choice.encoder.uses_context else {}
         for name, system in systems.items():
-            others[name] = choose_context([_measure(system, each) for each in parts]).gain.adapted
-        return _summarize(choice.gain.adapted, others, adapted.measured_by, choice.gain.threads)
-    queries = _queries(splits["test"])
-    choosing = _queries(splits.get("validation", splits["train"]))
-    others = {ALONE: rank(queries, score(choice.encoder, queries))} if choice.encoder.uses_context else {}
-    for name, system in {"base": base, **systems}.items():
-        weights = choose_context([_measure(system, choosing)]).weights
-        [scores] = add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [weights])
-        others[name] = rank(queries, scores)
-    messages = choice.encoder.encode(queries.inputs, side="query", contexts=queries.contexts)
-    ranks = rank(queries, messages @ choice.encoder.encode(queries.responses, side="response").T)
-    return _summarize(ranks, others, "test", queries.threads)
+            weights = [contexts[name].weights]
+            [scores] = add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, weights)
+            others[name] = rank(queries, scores)
+        messages = choice.encoder.encode(queries.inputs, side="query", contexts=queries.contexts)
+        ranks = rank(queries, messages @ choice.encoder.encode(queries.responses, side="response").T)
+        split, threads = "test", queries.threads
+    compared = _summarize(ranks, others, split, threads)
+    useful = {ADAPTED: one_of(suggested.chances)}
+    for name, system in systems.items():
+        useful[name] = one_of(_suggest_by(system, contexts[name].weights, suggested, estimator))
+    for name, values in useful.items():
+        compared[name] |= {ONE_OF_THREE: float(values.mean())}
+        compared[name] |= {f"{ONE_OF_THREE}{INTERVAL}": thread_interval(values, suggested.threads)}
+    return compared
+
+
+def _suggest_by(
+    system: SentenceEncoder | str, weights: TurnWeights, suggested: Suggested, estimator: Estimator
+) -> list[np.ndarray]:
+    """For each message, the estimated probabilities that the best replies by a system could be sent."""
+    chances = []
+    for part in suggested.parts:
+        replies = list(dict.fromkeys(part.index.replies.texts))
+        [scores] = add_turns(score_by(system, replies), part.pairs.messages, part.pairs.contexts, [weights])
+        chances += estimator.chances(best_replies(scores, replies, part.pairs), part.pairs.replies)
+    return chances
+
+
+class _Remembering:
+    """Encodes each text once on a side: the same messages are ranked and answered."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self._encoder, self._vectors = encoder, dict[tuple[Side, str], np.ndarray]()
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions)."""
+        texts = list(texts)
+        if new := [text for text in dict.fromkeys(texts) if (side, text) not in self._vectors]:
+            encoded = self._encoder.encode(new, side=side)
+            self._vectors.update(zip(((side, text) for text in new), encoded, strict=True))
+        return np.stack([self._vectors[side, text] for text in texts])
+
+
+def describe_outcome(results: Mapping[str, Any]) -> str:
+    """Whether adapting helped, and the share of a second model."""
+    outcome = (
+        "adapted" if results["adaptation"]["adapted"] else "kept the base, because adapting did not help for certain"
+    )
+    joint = results.get("joint")
+    return outcome + (
+        f"; joined with the project's own base, whose share in a score is {joint['share']:g}" if joint else ""
+    )
 
 
 def _queries(pairs: Dataset) -> Queries:
@@ -81,30 +134,22 @@ def _summarize(adapted: Ranks, others: dict[str, Ranks], split: str, threads: np
     return parts
 
 
-def format_comparison(comparison: dict[str, dict[str, Any]]) -> str:
-    """A table of how systems rank replies."""
+def format_comparison(comparison: dict[str, dict[str, Any]]) -> list[str]:
+    """A table of what systems suggest, as lines."""
     adapted = comparison[ADAPTED]
     lines = [
-        f"P@1: how often the real reply ranks first among {adapted['candidates']}, for {adapted['queries']:,} held-out "
-        f"messages ({adapted['split']})",
-        f"  {'':<30} {'P@1':>6}  {'95% interval':<16} adapted minus this",
+        f"{adapted['queries']:,} held-out messages ({adapted['split']}): P@1, the real reply is first among "
+        f"{adapted['candidates']}; one of three suggestions can be sent (estimated)",
+        f"  {'':<18} {'P@1':>6}  {'95% interval':<16} {'1 of 3':>6}  95% interval",
     ]
     for name, scores in comparison.items():
-        gain = _value(scores, "gain", "+") if "gain" in scores else ""
-        lines.append(f"  {SYSTEMS.get(name, name):<30} {_value(scores, METRIC)}  {gain}".rstrip())
-    return "\n".join(lines)
+        if ONE_OF_THREE in scores:
+            lines.append(
+                f"  {SYSTEMS.get(name, name):<18} {_value(scores, METRIC)}  {_value(scores, ONE_OF_THREE)}".rstrip()
+            )
+    return lines
 
 
-def describe_gain(comparison: dict[str, dict[str, Any]], is_adapted: bool, share: float | None = None) -> str:
-    """Whether adapting helped, the share of a second model, and P@1 beside that of the others."""
-    outcome = "adapted" if is_adapted else "the base as it is, because adapting did not help for certain"
-    outcome += f"; joined with the project's own base, whose share in a score is {share:g}" if share else ""
-    scores = {name: each[METRIC] for name, each in comparison.items()}
-    chosen = scores.pop(ADAPTED if is_adapted or share else "base")
-    others = [f"{value:.3f} ({SYSTEMS.get(name, name)})" for name, value in scores.items()]
-    return f"{outcome}: P@1 {chosen:.3f}; {', '.join(others)}"
-
-
-def _value(scores: dict[str, Any], name: str, sign: str = "") -> str:
+def _value(scores: dict[str, Any], name: str) -> str:
     low, high = scores[f"{name}{INTERVAL}"]
-    return f"{scores[name]:{sign}6.3f}  [{low:{sign}.3f}, {high:{sign}.3f}]".ljust(24)
+    return f"{scores[name]:6.3f}  [{low:.3f}, {high:.3f}]  "

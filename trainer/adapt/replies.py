@@ -1,98 +1,116 @@
-"""The index of replies of an adapted model, and what it suggests for held-out messages."""
+"""The index of replies of an adapted model, and what is shown of its suggestions for held-out messages."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 
+from data_scripts.dataset_folders import format_table as format_report
 from modeling_convsim.files.errors import InputError, one_line
+from modeling_convsim.files.json_files import from_json
+from modeling_convsim.files.storage import write_text
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, RIGHT_COSINE, Calibration, choose_examples
+from modeling_convsim.suggestion.estimate import fit_curve, make_review
+from modeling_convsim.suggestion.probability import Curve
+from modeling_convsim.suggestion.ratings import HeldOut
 from trainer.adapt.adaptation import Adapted
-from trainer.adapt.suggestions import choose_weights, suggest_held_out
-from trainer.evaluation.ranking import contexts_of
+from trainer.adapt.suggestions import Suggested
+from trainer.evaluation.results import format_table
 
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters
 
 
-def build_index(folder: Path, adapted: Adapted) -> tuple[ReplyIndex, dict[str, Any]]:
-    """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
-
-    The weights of messages and consensus are chosen on held-out messages, on which the suggestions are measured too.
-
-    Args:
-        folder: that of the run.
-        adapted: the adapted model.
-
-    Returns:
-        The index, and its calibration: "measured_by", "pairs", "table" of threshold, precision and coverage,
-        "message_weight" and "consensus_weight".
+def build_index(folder: Path, adapted: Adapted, suggested: Suggested) -> ReplyIndex:
+    """Build and save the index of the replies of the training split, in `folder/replies`.
 
     Raises:
         InputError: the folder holds something else.
     """
-    train, test = adapted.pairs["train"], adapted.pairs.get("test")
+    train, weights = adapted.pairs["train"], suggested.weights
     try:
-        suggested = suggest_held_out(adapted.trials, adapted.choice.trial_encoders, adapted.judge)
-        weights = choose_weights(suggested)
-        best = suggested[weights]
         index = ReplyIndex.build(
             adapted.choice.encoder, train["response"][:], train["input"][:], message_weight=weights.message
         )
-        are_right = best.cosines >= RIGHT_COSINE
-        measured = Calibration.measure(best.scores, are_right) if len(are_right) >= MIN_SUGGESTIONS else None
         index.settings = replace(
             index.settings,
             consensus_weight=weights.consensus,
-            calibration=measured,
-            examples=[] if test is None else choose_examples(test["input"]),
+            diversity=weights.diversity,
+            curve=fit_curve(suggested.suggestions, suggested.chances),
         )
+        index.review = make_review(suggested.suggestions, suggested.pairs)
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error
-    calibration: dict[str, Any] = {"measured_by": adapted.measured_by, "pairs": len(best.scores)}
-    calibration |= {f"{name}_weight": value for name, value in weights._asdict().items()}
-    return index, calibration | {"table": [asdict(row) for row in measured.table] if measured else []}
+    return index
 
 
-def format_calibration(calibration: dict[str, Any]) -> str:
-    """A table of precision against coverage."""
-    lines = [
-        f"best suggestion by threshold, for {calibration['pairs']:,} held-out messages ({calibration['measured_by']}), "
-        "right if it answers to the same effect as the real reply",
-        f"  {'threshold':>9}  {'precision':>9}  {'coverage':>8}",
+def summarize(suggested: Suggested, index: ReplyIndex) -> dict[str, Any]:
+    """The part "suggestions" of results.json: the weights, and the curve of probabilities."""
+    curve = index.settings.curve
+    return {
+        "messages": len(suggested.suggestions),
+        "weights": suggested.weights._asdict(),
+        "curve": asdict(curve) if curve else None,
+    }
+
+
+def format_examples(index: ReplyIndex) -> list[str]:
+    """Three short held-out messages, each with its suggestions, as lines."""
+    curve = index.settings.curve
+    short = [each for each in index.review if max(map(len, _texts(each))) <= LONGEST_EXAMPLE] or index.review
+    lines = []
+    for each in short[:EXAMPLES]:
+        lines.append(f"> {one_line(each.message, LONGEST_EXAMPLE)}")
+        for one in each.suggestions:
+            chance = f"{curve.probability(one.score):.0%}" if curve else "?"
+            lines.append(f"  {chance:>4}  {one_line(one.text, LONGEST_EXAMPLE)}")
+    return lines
+
+
+def _texts(held_out: HeldOut) -> list[str]:
+    return [held_out.message, *(each.text for each in held_out.suggestions)]
+
+
+README_START = "# Adapted to your chats\n"  # by which the file is known
+
+
+def write_readme(folder: Path, results: dict[str, Any], lines: list[str]) -> None:
+    """Write README.md of a run, with all counts and comparisons, and its plot of probabilities.
+
+    Args:
+        folder: that of the run.
+        results: the contents of results.json.
+        lines: what adapting has printed.
+    """
+    suggestions, report = results["chats"]["suggestions"], results["chats"]["report"]
+    text = [README_START, "```", *lines, "```"]
+    if suggestions["curve"]:
+        _plot_curve(from_json(Curve, suggestions["curve"]), folder / "curve.png")
+        text += ["", f"The probability of a score, fitted to {suggestions['messages']:,} held-out messages:", ""]
+        text += ["![Probability against score](curve.png)"]
+    text += [
+        "",
+        "How the model was adapted, and what it gained:",
+        "",
+        "```",
+        format_table(results["adaptation"]),
+        "```",
     ]
-    for row in calibration["table"]:
-        lines.append(f"  {row['threshold']:>9.3f}  {row['precision']:>9.1%}  {row['coverage']:>8.1%}")
-    return "\n".join(lines)
+    text += ["", "What was read:", "", "```", format_report(report), "```"]
+    write_text(folder / "README.md", "\n".join(text) + "\n")
 
 
-def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str, Any]]:
-    """Some held-out messages, chosen at random among short ones, with the best reply of the index and the true one."""
-    if pairs is None:
-        return []
-    texts = list(zip(pairs["input"][:], pairs["response"][:], contexts_of(pairs), strict=True))
-    short = [pair for pair in texts if max(map(len, pair[:2])) <= LONGEST_EXAMPLE] or texts
-    rows = np.random.default_rng(0).permutation(len(short))[:EXAMPLES]
-    examples = []
-    for message, reply, context in (short[row] for row in rows):
-        best = next(iter(index.suggest(message, k=1, context=context)), None)
-        if best:
-            suggested = {"suggestion": best.text, "score": best.score, "in_reply_to": best.message}
-            examples.append({"message": message, **suggested, "reply": reply})
-    return examples
+def _plot_curve(curve: Curve, path: Path) -> None:
+    from matplotlib.figure import Figure  # takes a second to import
 
-
-def format_examples(examples: list[dict[str, Any]]) -> str:
-    """The examples as text."""
-    printed = [
-        {name: value if name == "score" else one_line(value) for name, value in each.items()} for each in examples
-    ]
-    return "\n\n".join(
-        f"message     {each['message']}\nsuggestion  {each['suggestion']}  ({each['score']:.3f})\n"
-        f"  given to  {each['in_reply_to']}\nreal reply  {each['reply']}"
-        for each in printed
-    )
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    scores = np.linspace(curve.table[0].score, curve.table[-1].score, 100)
+    axes.plot(scores, [curve.probability(score) for score in scores], color="#1f4e9c", label="probability")
+    points = [(each.score, each.share) for each in curve.table]
+    axes.scatter(*zip(*points, strict=True), color="#c44e00", zorder=3, label="tenths of the suggestions")
+    axes.set(xlabel="score", ylabel="can be sent (estimated)", ylim=(0, 1))
+    axes.legend(loc="upper left")
+    figure.savefig(path, dpi=120)

@@ -1,7 +1,8 @@
-"""What an index of known replies suggests for held-out messages, and the weights with which that is best."""
+"""What an index suggests for held-out messages, the weights with which that is best, and what it is worth."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
@@ -9,76 +10,152 @@ from datasets import Dataset
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Judge, text_cosines
+from modeling_convsim.suggestion.deduplication import canonical_form
+from modeling_convsim.suggestion.estimate import Estimator, Pairs, one_of, texts_of
+from modeling_convsim.suggestion.reply_index import Suggestion
 from trainer.adapt.cross_validation import Trial
-from trainer.encoders.protocol import SentenceEncoder
+from trainer.data.datasets import thread_numbers
+from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.ranking import contexts_of
 
-MOST_MESSAGES = 5_000  # held-out ones
+SHOWN = 3  # suggestions for a message
+MOST_MESSAGES, MOST_KNOWN = 2_000, 20_000  # held-out messages, and pairs that answer them, of a trial
 
 
 class CenteredEncoder:
     """The vectors of an encoder without what all texts of a log have in common, L2-normalized again.
 
-    Some encoders give any two texts a cosine of .7 or more, so that `RIGHT_COSINE` would be reached by all.
+    Some encoders give any two texts a cosine of .7 or more.
     """
 
     def __init__(self, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
         """Takes an encoder and a sample of the texts."""
         self._encoder, self._mean = encoder, encoder.encode(texts).mean(axis=0)
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors (texts, dimensions)."""
+    def encode(self, texts: Sequence[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), the same for each side."""
         vectors = self._encoder.encode(texts) - self._mean
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 class Weights(NamedTuple):
-    """The parts of a score beside the model's: see `ReplyIndex`."""
+    """The settings of an index: see `ReplyIndex`."""
 
     message: float
     consensus: float
+    diversity: float
 
 
-CHOICES = tuple(Weights(message, consensus) for consensus in (0.0, 1.0) for message in (0.0, 0.25, 0.5, 1.0, 2.0))
+MESSAGE_WEIGHTS, CONSENSUS_WEIGHTS, DIVERSITIES = (0.0, 0.25, 0.5, 1.0, 2.0), (0.0, 1.0), (0.0, 0.2, 0.4)
 
 
-class Suggested(NamedTuple):
-    """The best suggestion for each held-out message.
+@dataclass(frozen=True)
+class Part:
+    """Some held-out messages of a trial.
 
     Attributes:
-        scores: (messages,), their scores.
-        cosines: (messages,), those of suggestion and real reply: see `text_cosines`.
+        index: That of the pairs that the trial trained on, or of some of these, by its encoder.
+        pairs: The messages with their replies.
+        threads: (messages,), the numbers of their conversations.
     """
 
-    scores: np.ndarray
-    cosines: np.ndarray
+    index: ReplyIndex
+    pairs: Pairs
+    threads: np.ndarray
+
+    def suggest(self, weights: Weights) -> list[list[Suggestion]]:
+        """The suggestions with some weights."""
+        message, consensus, diversity = weights
+        self.index.settings = replace(
+            self.index.settings, message_weight=message, consensus_weight=consensus, diversity=diversity
+        )
+        return self.index.suggest_many(self.pairs.messages, SHOWN, self.pairs.contexts)
 
 
-def suggest_by_weights(index: ReplyIndex, pairs: Dataset, judge: Judge) -> dict[Weights, Suggested]:
-    """The suggestions of an index for the messages of held-out pairs with each of `CHOICES`; its own weights stay."""
-    own, suggested = index.settings, {}
-    for weights in CHOICES:
-        index.settings = replace(own, message_weight=weights.message, consensus_weight=weights.consensus)
-        texts, scores = index.best_suggestions(pairs["input"][:], contexts=contexts_of(pairs))
-        suggested[weights] = Suggested(scores, text_cosines(judge, texts, pairs["response"][:]))
-    index.settings = own
-    return suggested
+@dataclass(frozen=True)
+class Suggested:
+    """The suggestions for held-out messages that chose nothing.
+
+    Attributes:
+        parts: The messages.
+        weights: The weights, which other messages chose.
+        suggestions: The suggestions for each message.
+        chances: For each message, their estimated probabilities.
+    """
+
+    parts: list[Part]
+    weights: Weights
+    suggestions: list[list[Suggestion]]
+    chances: list[np.ndarray]
+
+    @property
+    def pairs(self) -> Pairs:
+        """The messages of all parts with their replies."""
+        return Pairs(
+            *(list(chain.from_iterable(each)) for each in zip(*(part.pairs for part in self.parts), strict=True))
+        )
+
+    @property
+    def threads(self) -> np.ndarray:
+        """(messages,), the numbers of their conversations."""
+        return np.concatenate([part.threads for part in self.parts])
 
 
-def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], judge: Judge) -> dict[Weights, Suggested]:
-    """The suggestions for the held-out messages of each trial, from the replies it trained on, by its encoder."""
-    parts = []
-    for trial, encoder in zip(trials, encoders, strict=True):
-        index = ReplyIndex.build(encoder, trial.known["response"][:], trial.known["input"][:])
-        rows = np.random.default_rng(0).permutation(len(trial.held_out))[:MOST_MESSAGES]
-        parts.append(suggest_by_weights(index, trial.held_out.select(np.sort(rows)), judge))
-    return {
-        weights: Suggested(*map(np.concatenate, zip(*(part[weights] for part in parts), strict=True)))
-        for weights in CHOICES
-    }
+def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], estimator: Estimator) -> Suggested:
+    """Choose the weights with which most messages have a suggestion that could be sent, and measure with them.
+
+    The messages of every other conversation choose, and the others measure.
+
+    Args:
+        trials: The trials with held-out pairs.
+        encoders: The encoder of each trial.
+        estimator: What estimates whether a suggestion could be sent.
+    """
+    choosing, measuring = zip(*map(_divide, trials, encoders), strict=True)
+
+    def estimated(part: Part, suggestions: list[list[Suggestion]]) -> list[np.ndarray]:
+        return estimator.chances(texts_of(suggestions), part.pairs.replies)
+
+    def value(weights: Weights) -> float:
+        return float(np.concatenate([one_of(estimated(part, part.suggest(weights))) for part in choosing]).mean())
+
+    weights = max((Weights(*each, 0.0) for each in product(MESSAGE_WEIGHTS, CONSENSUS_WEIGHTS)), key=value)
+    weights = max((weights._replace(diversity=each) for each in DIVERSITIES), key=value)
+    suggestions = [part.suggest(weights) for part in measuring]
+    chances = [estimated(*each) for each in zip(measuring, suggestions, strict=True)]
+    return Suggested(list(measuring), weights, list(chain(*suggestions)), list(chain(*chances)))
 
 
-def choose_weights(suggested: Mapping[Weights, Suggested]) -> Weights:
-    """The weights whose suggestions are most like the real replies; of equal ones, the first of `CHOICES`."""
-    return max(CHOICES, key=lambda weights: suggested[weights].cosines.mean())
+def _divide(trial: Trial, encoder: Encoder) -> tuple[Part, Part]:
+    """The held-out messages of a trial that choose, and those that measure."""
+    known, held_out = _sample(trial.known, MOST_KNOWN), _sample(trial.held_out, MOST_MESSAGES)
+    index = ReplyIndex.build(encoder, known["response"][:], known["input"][:])
+    threads = thread_numbers(held_out)
+    chooses = threads % 2 == 0
+    if chooses.all() or not chooses.any():  # one conversation
+        chooses = np.arange(len(threads)) % 2 == 0
+    first, second = (
+        Part(index, Pairs(some["input"][:], some["response"][:], contexts_of(some)), threads[rows])
+        for rows in (np.flatnonzero(chooses), np.flatnonzero(~chooses))
+        for some in [held_out.select(rows)]
+    )
+    return first, second
+
+
+def _sample(pairs: Dataset, most: int) -> Dataset:
+    return pairs.select(np.sort(np.random.default_rng(0).permutation(len(pairs))[:most]))
+
+
+def best_replies(scores: np.ndarray, replies: Sequence[str], pairs: Pairs) -> list[list[str]]:
+    """The three replies with the highest scores (messages, replies) that differ and were not said before."""
+    forms, best = list(map(canonical_form, replies)), []
+    for row, message, context in zip(scores, pairs.messages, pairs.contexts, strict=True):
+        taken, texts = set(map(canonical_form, (message, *context))), list[str]()
+        for reply in np.argsort(-row, kind="stable"):
+            if len(texts) == SHOWN:
+                break
+            if forms[reply] not in taken:
+                taken.add(forms[reply])
+                texts.append(replies[reply])
+        best.append(texts)
+    return best

@@ -15,6 +15,7 @@ from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from modeling_convsim.files.hub import escape_text, parse_hub_name
 from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import new_file
+from modeling_convsim.shipped import MODEL_CARDS
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS
@@ -37,7 +38,6 @@ from trainer.publish.provenance import (
     training_sources,
 )
 from trainer.settings import NEW_TOKENIZER, NEW_WEIGHTS, sources_of
-from trainer.shipped import MODEL_CARDS
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder

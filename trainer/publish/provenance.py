@@ -12,10 +12,10 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 from modeling_convsim.files.hub import escape_text, is_hub_name, parse_hub_name, read_licenses
+from modeling_convsim.shipped import MODEL_CARDS
 from trainer.data.datasets import source_name
 from trainer.runs import CONFIG, Run
 from trainer.settings import sources_of, trained_tasks
-from trainer.shipped import MODEL_CARDS
 from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads

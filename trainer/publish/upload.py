@@ -23,11 +23,11 @@ from modeling_convsim.files.folders import RECORD
 from modeling_convsim.files.hub import check_repository_id, upload
 from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import LOCK, write_text
+from modeling_convsim.shipped import MODEL_CARDS
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import example_id
 from trainer.runs import CARD, CONFIG, RESULTS, Run
-from trainer.shipped import MODEL_CARDS
 
 PAGE = MODEL_CARDS / "space"
 PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, choose_examples, text_cosines
 
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import MIN_SUGGESTIONS, Calibration, choose_examples, text_cosines
 from tests.modeling_convsim.suggestion.texts import QUERIES, make_texts
 
 

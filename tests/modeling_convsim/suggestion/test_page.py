@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, server
-from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow
 import pytest
 from filelock import FileLock
+from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from pyarrow import parquet
 
 from modeling_convsim.files.storage import lock_beside
 from modeling_convsim.suggestion import storage
-from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.storage import (
     IndexFile,

@@ -9,9 +9,9 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import PretrainedConfig
 
+from modeling_convsim.shipped import base_model
 from trainer.publish.model_card import published_settings, read_scores, write_card
 from trainer.publish.provenance import example_id, find_hub_sources
-from trainer.shipped import base_model
 
 
 class SomeConfig(PretrainedConfig):

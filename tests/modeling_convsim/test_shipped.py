@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from modeling_convsim import shipped
 from modeling_convsim.files.errors import InputError
 from trainer import settings as settings_module
-from trainer import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 

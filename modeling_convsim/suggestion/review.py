@@ -1,0 +1,163 @@
+"""Reviewing an index: a person says of suggestions for held-out messages whether they can be sent.
+
+`convsim review RUN` shows the messages of review.jsonl in the index's folder, whose suggestions were made by a model
+and from replies that had not seen them. The answers are added to ratings.jsonl, which `ReplyIndex.load` reads.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.errors import InputError, one_line
+from modeling_convsim.suggestion.probability import LEAST, share_interval
+from modeling_convsim.suggestion.ratings import (
+    RATINGS,
+    REVIEW,
+    Answer,
+    HeldOut,
+    Rating,
+    Shown,
+    add_rating,
+    read_ratings,
+    read_review,
+)
+from modeling_convsim.suggestion.storage import find_index
+
+KEYS: dict[str, Answer] = {"s": "send", "e": "edit", "n": "no"}
+
+
+class Review:
+    """The held-out messages of an index, and what a person has answered so far.
+
+    Attributes:
+        messages: The messages, in random order.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Reads the files in an index's folder, or in that of its run.
+
+        Raises:
+            InputError: There is no review, or a file is damaged.
+        """
+        self.folder = find_index(folder)
+        if not (self.folder / REVIEW).is_file():
+            remedy = "`convsim adapt`, and `convsim index` of 100 different messages or more, write it"
+            raise InputError(f"{self.folder / REVIEW}: there is no review; {remedy}")
+        self.messages = read_review(self.folder / REVIEW)
+        self.ratings: dict[tuple[str, ...], Answer] = {}
+        if (self.folder / RATINGS).is_file():
+            for each in read_ratings(self.folder / RATINGS):
+                self.ratings[each.key] = each.rating
+
+    def answers(self, held_out: HeldOut) -> list[Answer | None]:
+        """What was answered to each suggestion for a message, so far."""
+        question = (held_out.message, *held_out.context, "")
+        return [self.ratings.get((*question, each.text)) for each in held_out.suggestions]
+
+    def next(self) -> tuple[int, HeldOut] | None:
+        """The first message with a suggestion without an answer, and its number; None after the last one."""
+        return next((each for each in enumerate(self.messages) if None in self.answers(each[1])), None)
+
+    def rate(self, held_out: HeldOut, shown: Shown, answer: Answer) -> None:
+        """Stores an answer."""
+        rating = Rating(held_out.message, shown.text, answer, held_out.context, shown.score, "review")
+        add_rating(self.folder / RATINGS, rating)
+        self.ratings[rating.key] = answer
+
+    def summary(self) -> str:
+        """How many suggestions can be sent, with 95% intervals, and what further ratings are good for."""
+        answered = [each for each in map(self.answers, self.messages) if each and None not in each]
+        if not answered:
+            return "nothing is known yet"
+        firsts, any_of = ([_useful(each[:count]) for each in answered] for count in (1, None))
+        edits = sum(each[0] == "edit" for each in answered)
+        known = f"the first can be sent in {_share(firsts)}{f', {edits} after an edit' * bool(edits)}; "
+        known += f"one of {max(map(len, answered))} in {_share(any_of)}"
+        good = sum(_useful([each]) for each in self.ratings.values())
+        if min(good, len(self.ratings) - good) < LEAST:
+            known += (
+                f"\nwith {LEAST} ratings of both kinds, probabilities follow them; there are {good} of suggestions "
+            )
+            known += f"that can be sent, and {len(self.ratings) - good} of others"
+        return known
+
+
+def _useful(answers: list[Answer | None]) -> bool:
+    """Whether one of the suggestions can be sent, as it is or after an edit."""
+    return any(each in ("send", "edit") for each in answers)
+
+
+def _share(is_good: list[bool]) -> str:
+    low, high = share_interval(sum(is_good), len(is_good))
+    cases = f"{sum(is_good)} of {len(is_good)} cases"
+    return f"{cases} ({sum(is_good) / len(is_good):.0%}, {100 * low:.0f} to {high:.0%})"
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Parses the command line."""
+    parser = ArgumentParser(
+        prog="convsim review",
+        description="Say of suggestions for held-out messages whether they can be sent. One key answers: s (send as it "
+        "is), e (send after a small edit) or n (no); r shows the real reply, and q ends. The next call goes on there.",
+        epilog="example: convsim review runs/support",
+    )
+    parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
+    return run_stoppable(lambda: _run(parse_arguments(arguments)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    review = Review(options.run)
+    while following := review.next():
+        if not _ask(review, *following):
+            break
+    else:
+        print("every message has its answers")
+    print(review.summary())
+    return 0
+
+
+def _ask(review: Review, number: int, held_out: HeldOut) -> bool:
+    """Shows a message and asks about its suggestions; False if the person ends."""
+    print(f"\n{number + 1} of {len(review.messages)}")
+    for turn in held_out.context[::-1]:
+        print(f"     before  {one_line(turn)}")
+    print(f"    message  {one_line(held_out.message)}\n")
+    for position, shown in enumerate(held_out.suggestions, start=1):
+        print(f"  {position}  {one_line(shown.text)}")
+    print("\ns send, e edit, n no, r real reply, q quit")
+    for position, (shown, answer) in enumerate(
+        zip(held_out.suggestions, review.answers(held_out), strict=True), start=1
+    ):
+        while answer is None:
+            print(f"  {position}? ", end="", flush=True)
+            key = read_key()
+            print(KEYS.get(key, key if key.isprintable() else ""))
+            if key in ("", "q"):
+                return False
+            if key == "r":
+                print(f"  real reply  {one_line(held_out.reply)}")
+            elif key in KEYS:
+                review.rate(held_out, shown, answer := KEYS[key])
+    print(f"  real reply  {one_line(held_out.reply)}\n{review.summary()}", flush=True)
+    return True
+
+
+def read_key() -> str:
+    """The key that is pressed; of piped input the next letter, and "" at its end."""
+    if sys.stdin.isatty():
+        from click import getchar
+
+        return getchar().lower()
+    while (key := sys.stdin.read(1)).isspace():
+        pass
+    return key.lower()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
