@@ -22,7 +22,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.joint import SECOND, write_share
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.suggestion.ratings import Rating
-from trainer.adapt.cross_validation import FOLDS, TASK, Choice, CrossValidation, Trial, hold_out
+from trainer.adapt.cross_validation import FOLDS, RATED, TASK, Choice, CrossValidation, Trial, hold_out
 from trainer.adapt.frozen import Vectors, copy_model, freeze, unfreeze
 from trainer.adapt.joint import join
 from trainer.adapt.suggestions import CenteredEncoder
@@ -96,9 +96,8 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
         if context.accelerator.num_processes > 1:
             raise InputError("adapt: one process adapts a model; start the run without `accelerate launch`")
         data = load_run_data(context.settings)
-        data.join_sources("pairs")
-        sent = add_sent(data, ratings)
         split_pairs(data)
+        sent = add_sent(data, ratings)
         pairs = DatasetDict({"train": data.training["pairs"], **data.evaluation["pairs"]})
         trials = hold_out(pairs)
         base, choice, vectors = _adapt_model(context, data, trials)
@@ -201,6 +200,8 @@ def _describe(part: Mapping[str, Any]) -> str:
 def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
     """Add the replies that were rated "send" to the training split, in the conversation of their message, if any.
 
+    They are trained on, but measure nothing: their source is `RATED`.
+
     Returns:
         The number of replies "added", of those that were "known", and of those "held out", to messages that measure.
     """
@@ -216,7 +217,7 @@ def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
             if not (is_known or is_held_out):
                 thread = thread_of.setdefault(each.message, f"rating {len(rows)}")
                 row = {"input": each.message, "response": each.reply, "context": each.context, "thread": thread}
-                rows.append({name: row.get(name, "ratings") for name in pairs.column_names})
+                rows.append({name: row.get(name, RATED) for name in pairs.column_names})
     if rows:
         data.training["pairs"] = concatenate_datasets([pairs, Dataset.from_list(rows, features=pairs.features)])
     return counts
@@ -226,6 +227,7 @@ def split_pairs(data: RunData) -> None:
     """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
     cross-validated.
     """
+    data.join_sources("pairs")
     train_pairs, splits = data.training["pairs"], data.evaluation["pairs"]
     held_out = [splits["validation"]] if "validation" in splits else []
     if len(train_pairs) + sum(map(len, held_out)) >= SMALL:

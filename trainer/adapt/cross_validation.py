@@ -29,6 +29,7 @@ from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
 FOLDS = 3
+RATED = "ratings"  # the source of pairs that are not held out: replies that were rated
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,11 @@ def hold_out(splits: DatasetDict) -> list[Trial]:
     if dev := splits.get("validation"):
         return [Trial(everything, pairs, dev, halve(dev))]
     threads, replies = thread_numbers(pairs), np.array(pairs["response"][:], dtype=object)
-    folds, trials = split_into_folds(threads), []
+    folds, trials, is_rated = split_into_folds(threads), [], np.array(pairs["source"][:]) == RATED
     for fold in range(FOLDS):
-        rows = np.flatnonzero(folds == fold)
+        rows = np.flatnonzero((folds == fold) & ~is_rated)
         if len(set(replies[rows])) >= FEWEST_REPLIES:
-            others, held_out = np.setdiff1d(everything, rows), pairs.select(rows)
+            others, held_out = np.flatnonzero(folds != fold), pairs.select(rows)
             trials.append(Trial(others, pairs.select(others), held_out, [build_queries(held_out, threads[rows])]))
     if len(trials) < 2:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
