@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST = 30  # ratings, both of suggestions that can be sent and of others, that a curve is fitted to
+LEAST = 30  # ratings that a curve is fitted to, of suggestions that can be sent and of others
 FEWEST = 20  # suggestions that an estimate is fitted to
 BINS = 10  # of a table
 CONFIDENCE = 0.9  # that a precision is shown with

@@ -248,7 +248,7 @@ class ReplyIndex:
         return suggestions
 
     def calibrate(self, ratings: str | os.PathLike | Iterable[Mapping[str, Any]]) -> bool:
-        """Fits the probabilities to ratings, if these hold 30 of replies that can be sent and 30 of others.
+        """Fits the probabilities to ratings, if there are 30 or more, of replies that can be sent and of others.
 
         A reply that was rated "edit" can be sent. Ratings without a score do not count. `automatic` uses them too.
 
@@ -267,7 +267,7 @@ class ReplyIndex:
             self.ratings = last_ratings(msgspec.convert(list(ratings), list[Rating]))
         scored = [(each.score, each.rating != "no") for each in self.ratings if each.score is not None]
         scores, can_be_sent = np.array(scored, np.float64).reshape(-1, 2).T
-        if min(can_be_sent.sum(), len(scored) - can_be_sent.sum()) < LEAST:
+        if len(scored) < LEAST or can_be_sent.min() == can_be_sent.max():
             return False
         self.settings = replace(self.settings, curve=Curve.fit(scores, can_be_sent, estimated=False))
         return True

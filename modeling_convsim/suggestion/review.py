@@ -74,12 +74,8 @@ class Review:
         edits = sum(each[0] == "edit" for each in answered)
         known = f"the first can be sent in {_share(firsts)}{f', {edits} after an edit' * bool(edits)}; "
         known += f"one of {max(map(len, answered))} in {_share(any_of)}"
-        good = sum(_useful([each]) for each in self.ratings.values())
-        if min(good, len(self.ratings) - good) < LEAST:
-            known += (
-                f"\nwith {LEAST} ratings of both kinds, probabilities follow them; there are {good} of suggestions "
-            )
-            known += f"that can be sent, and {len(self.ratings) - good} of others"
+        if len(self.ratings) < LEAST:
+            known += f"\nfrom {LEAST} ratings on, probabilities follow them; there are {len(self.ratings)}"
         return known
 
 

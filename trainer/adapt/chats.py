@@ -96,7 +96,7 @@ def adapt_to_chats(
     results = Run(output).results
     sent = f", {results['sent']['added']:,} of ratings" if ratings else ""
     lines = [f"read {_describe_pairs(report)}{sent}; {describe_outcome(results)}", *format_comparison(comparison)]
-    lines += [f"estimated: {ACCURACY}", *format_examples(index)]
+    lines += [ACCURACY, *format_examples(index)]
     write_readme(output, results, lines)
     print(*lines, *_next(output), sep="\n")
     return results
@@ -184,7 +184,7 @@ def _describe_pairs(report: dict[str, Any]) -> str:
 def _next(folder: Path) -> list[str]:
     """The lines on what to do next."""
     run = shlex.quote(str(folder))
-    review = [f"convsim review {run}   say which suggestions can be sent: 30 of both kinds make probabilities yours"]
+    review = [f"convsim review {run}   say which suggestions can be sent: from 30 answers on, probabilities follow"]
     return [
         *(review if (folder / "replies" / REVIEW).is_file() else []),
         f"convsim suggest {run} TEXT   or in a browser: convsim demo {run} --open",
