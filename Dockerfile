@@ -1,7 +1,7 @@
 # Serves the page, which is also the API, on an index: convsim demo INDEX. An index names its model by the path that it
 # was built with, so mount the folder in which it was built:
 #   docker build -t convsim .
-#   docker run --rm -p 127.0.0.1:7860:7860 --user "$(id -u)" -v "$PWD:/work:ro" convsim runs/support/replies
+#   docker run --rm -p 127.0.0.1:7860:7860 --user "$(id -u)" -v "$PWD:/work:ro" convsim runs/support
 FROM python:3.12-slim AS wheel
 WORKDIR /convsim
 COPY pyproject.toml README.md LICENSE ./

@@ -40,11 +40,10 @@ runs/quickstart/model: | $(INSTALLED)
 ifdef FILE
 demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies: of make train's model, or of your chats (FILE=support.csv)
 	$(BIN)/python -m trainer.adapt "$(FILE)" $(OPTIONS) -o runs/demo --overwrite
-	$(BIN)/python -m modeling_convsim.suggestion.server runs/demo/replies --open
+	$(BIN)/python -m modeling_convsim.suggestion.server runs/demo --open
 else
 demo: runs/quickstart/model
-	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet --messages input -o runs/quickstart/replies
-	$(BIN)/python -m modeling_convsim.suggestion calibrate runs/quickstart/replies data/sample/test-00000-of-00001.parquet
+	$(BIN)/convsim index data/sample/train-00000-of-00001.parquet --model runs/quickstart/model -o runs/quickstart/replies
 	$(BIN)/python -m modeling_convsim.suggestion.server runs/quickstart/replies --open
 endif
 

@@ -3,7 +3,7 @@
 python examples/search_my_chats.py examples/support.csv "my tent lets the rain in"
 python examples/search_my_chats.py WhatsApp.zip "when do we meet?"
 
-`convsim suggest build` saves such an index.
+`convsim index` saves such an index.
 """
 
 import argparse
