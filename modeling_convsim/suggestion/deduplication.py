@@ -93,18 +93,19 @@ def agreement(scores: np.ndarray, is_allowed: np.ndarray, embeddings: np.ndarray
     return np.einsum("qrd,qd->qr", embeddings, expected)
 
 
-def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float) -> list[int]:
-    """Drops each embedding that is too similar to an earlier one; returns the positions of the remaining ones.
+def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float, most: int) -> list[int]:
+    """Drops each embedding that is too similar to an earlier one; returns the positions of the first remaining ones.
 
     Args:
         embeddings: (texts, dimensions), L2-normalized, best first.
         max_cosine: Embeddings with this cosine or more are near-duplicates.
+        most: The largest number of positions.
     """
-    is_near = embeddings @ embeddings.T >= max_cosine  # (texts, texts)
     remaining: list[int] = []
-    for position in range(len(embeddings)):
-        if not is_near[position, remaining].any():
-            remaining.append(position)
+    left = np.arange(len(embeddings))
+    while len(left) and len(remaining) < most:
+        remaining.append(int(left[0]))
+        left = left[1:][embeddings[left[1:]] @ embeddings[left[0]] < max_cosine]
     return remaining
 
 

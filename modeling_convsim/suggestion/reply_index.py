@@ -342,30 +342,34 @@ class ReplyIndex:
     def _suggest_for(
         self, messages: list[str], contexts: Sequence[Sequence[str]] | None, k: int
     ) -> list[list[Suggestion]]:
-        """Suggestions for some messages, from few rows or, while they are not enough, from more."""
-        queries, counts = self.encode_messages(messages, contexts), [FEW * k, MANY * k, len(self.vectors)]
+        """Suggestions for some messages, from few rows or, while they hold too few that differ, from more."""
+        queries, few = self.encode_messages(messages, contexts), FEW * k
         said = [[text, *context] for text, context in zip(messages, contexts or [()] * len(messages), strict=True)]
         if self.settings.consensus_weight:
-            counts[0] = max(counts[0], PEERS + 1)  # one may be the message itself
-        suggestions: list[list[Suggestion]] = [[] for _ in messages]
-        left, is_known = np.arange(len(messages)), self.encoder.knows(messages)
-        for count in counts:
-            scores, rows = self.search(queries[left], count)  # (queries, count), best first
-            if not is_known.all():
-                frequent = np.argsort(-self.replies.counts, kind="stable")
-                scores[~is_known[left]], rows[~is_known[left]] = 0, frequent[: rows.shape[1]]
-            found = self._suggest_among(scores, rows, [said[query] for query in left], k)
-            for query, suggested in zip(left, found, strict=True):
-                suggestions[query] = suggested
-            left = np.array([query for query in left if len(suggestions[query]) < k], dtype=np.int64)
-            if count >= len(self.vectors) or not len(left):
-                break
+            few = max(few, PEERS + 1)  # one may be the message itself
+        is_known = self.encoder.knows(messages)
+        suggestions = self._suggest_among(few, said, queries, is_known, k)
+        most = min(len(self.vectors), MOST_KNOWN)
+        for count in [*(count for count in (MANY * k, 16 * MANY * k) if count < most), most]:
+            for query, found in enumerate(suggestions):
+                if len(found) < k:
+                    row = slice(query, query + 1)
+                    [suggestions[query]] = self._suggest_among(
+                        count, said[row], queries[row], is_known[row], k, fill=count == most
+                    )
         return suggestions
 
     def _suggest_among(
-        self, scores: np.ndarray, rows: np.ndarray, said: list[list[str]], k: int
+        self, count: int, said: list[list[str]], queries: np.ndarray, is_known: np.ndarray, k: int, fill: bool = False
     ) -> list[list[Suggestion]]:
-        """Suggestions among some rows for each query; `said` has its message and the earlier turns."""
+        """Suggestions among the best rows of each query, or the most frequent ones where it has no known token.
+
+        `said` has the message and the earlier turns of each query. With `fill`, near-duplicates fill the places that
+        are left.
+        """
+        scores, rows = self.search(queries, count)  # (queries, count), best first
+        if not is_known.all():
+            scores[~is_known], rows[~is_known] = 0, np.argsort(-self.replies.counts, kind="stable")[: rows.shape[1]]
         is_said = self._find_said(said, rows)
         if weight := self.settings.consensus_weight:
             scores = scores + weight * agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
@@ -380,7 +384,7 @@ class ReplyIndex:
             best.append(each[positions])
         return [
             self._suggestions(candidates[query][positions], best[query][positions])
-            for query, positions in enumerate(self._select(candidates, best, k))
+            for query, positions in enumerate(self._select(candidates, best, k, fill))
         ]
 
     def _find_said(self, said: list[list[str]], rows: np.ndarray) -> np.ndarray:
@@ -418,7 +422,7 @@ class ReplyIndex:
             for row, score in zip(rows, scores.tolist(), strict=True)
         ]
 
-    def _select(self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int) -> list[list[int]]:
+    def _select(self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, fill: bool) -> list[list[int]]:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
         duplicate_cosine, diversity = self.settings.duplicate_cosine, self.settings.diversity
         if duplicate_cosine >= 1 and diversity == 0:
@@ -428,9 +432,10 @@ class ReplyIndex:
         for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
             distinct = np.arange(len(vectors))
             if duplicate_cosine < 1:
-                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine), dtype=np.int64)
-            diverse = select_diverse(best[distinct], vectors[distinct], k, diversity)
-            selected.append(distinct[diverse].tolist())
+                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine, MANY), dtype=np.int64)
+            diverse = distinct[select_diverse(best[distinct], vectors[distinct], k, diversity)].tolist()
+            others = [position for position in range(len(vectors)) if position not in diverse] if fill else []
+            selected.append([*diverse, *others][:k])
         return selected
 
     def save(self, folder: str | os.PathLike) -> None:

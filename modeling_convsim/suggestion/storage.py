@@ -29,7 +29,7 @@ from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, HeldOut, read_r
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
 FORMAT = 6  # of the folder; indexes of replies in formats 3 to 5 are read too; 3 and 4 have replies.parquet
-DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
+DUPLICATE_COSINE = 0.75  # of sentence embeddings: of pairs of suggestions that were read, nearly all say the same
 INDEX_FILES = frozenset(
     {"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS", RATINGS, REVIEW}
 )
