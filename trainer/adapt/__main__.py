@@ -58,9 +58,7 @@ def main(settings: list[str]) -> int:
 
     def execute() -> int:
         args = build_parser().parse_args(settings)
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
-        for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
-            logging.getLogger(library).setLevel(logging.WARNING)
+        logging.basicConfig(level=logging.WARNING, format="%(message)s")
         # The test split has few candidates, and is not what the comparison uses then.
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         options = ConversationOptions.from_arguments(args)

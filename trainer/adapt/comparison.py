@@ -138,8 +138,8 @@ def format_comparison(comparison: dict[str, dict[str, Any]]) -> list[str]:
     """A table of what systems suggest, as lines."""
     adapted = comparison[ADAPTED]
     lines = [
-        f"{adapted['queries']:,} held-out messages ({adapted['split']}): P@1, the real reply is first among "
-        f"{adapted['candidates']}; one of three suggestions can be sent (estimated)",
+        f"{adapted['queries']:,} held-out messages ({adapted['split']}). P@1: the real reply is first among "
+        f"{adapted['candidates']}. 1 of 3: one of three suggestions can be sent, estimated",
         f"  {'':<18} {'P@1':>6}  {'95% interval':<16} {'1 of 3':>6}  95% interval",
     ]
     for name, scores in comparison.items():
