@@ -12,7 +12,7 @@ from modeling_convsim.suggestion.ratings import HeldOut, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 
 REVIEWED = 200  # messages
-MEASURED = 2_000  # messages
+MEASURED, FOLDS = 2_000, 5  # messages
 RECURRING = 2_000  # replies that are compared with each other
 # Fitted to 1,320 suggestions that were read: `python -m tests.benchmarks.readings`.
 CONSTANT, COSINE, RECURRENCE = -6.21, 4.48, 6.76
@@ -99,18 +99,21 @@ def make_review(suggestions: Sequence[Sequence[Suggestion]], pairs: Pairs) -> li
 def review_pairs(index: ReplyIndex) -> None:
     """Estimates the probabilities of an index that nothing was trained for, and gives it a review.
 
-    A fifth of its messages, at most 2,000, is held out: the other ones answer them.
+    Up to 2,000 messages are held out, a fifth of all at a time: the others answer them. Fewer than 20 say too little.
     """
     texts, _, messages = index.replies
     if messages is None:
         return
     _, first, forms = np.unique(list(map(canonical_form, messages)), return_index=True, return_inverse=True)
-    chosen = np.random.default_rng(0).permutation(len(first))[: min(MEASURED, len(first) // 5)]
-    if len(chosen) < FEWEST:
+    if len(first) < FEWEST:
         return
-    known, rows = index.select(np.flatnonzero(~np.isin(forms, chosen))), first[chosen]
-    pairs = Pairs([messages[row] for row in rows], [texts[row] for row in rows], [[] for _ in rows])
-    suggestions = known.suggest_many(pairs.messages, show_progress=True)
+    pairs, suggestions = Pairs([], [], []), list[list[Suggestion]]()
+    for chosen in np.array_split(np.random.default_rng(0).permutation(len(first)), FOLDS):
+        known, rows = index.select(np.flatnonzero(~np.isin(forms, chosen))), first[chosen[: MEASURED // FOLDS]]
+        suggestions += known.suggest_many([messages[row] for row in rows], show_progress=True)
+        pairs.messages.extend(messages[row] for row in rows)
+        pairs.replies.extend(texts[row] for row in rows)
+        pairs.contexts.extend([] for _ in rows)
     chances = Estimator(index.encoder, texts).chances(texts_of(suggestions), pairs.replies)
     index.settings = replace(index.settings, curve=fit_curve(suggestions, chances))
     index.review = make_review(suggestions, pairs)

@@ -42,7 +42,7 @@ class Review:
         """
         self.folder = find_index(folder)
         if not (self.folder / REVIEW).is_file():
-            remedy = "`convsim adapt`, and `convsim index` of 100 different messages or more, write it"
+            remedy = "`convsim adapt`, and `convsim index` of 20 different messages or more, write it"
             raise InputError(f"{self.folder / REVIEW}: there is no review; {remedy}")
         self.messages = read_review(self.folder / REVIEW)
         self.ratings: dict[tuple[str, ...], Answer] = {}

@@ -185,8 +185,9 @@ def _next(folder: Path) -> list[str]:
     """The lines on what to do next."""
     run = shlex.quote(str(folder))
     review = [f"convsim review {run}   say which suggestions can be sent: from 30 answers on, probabilities follow"]
+    files = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")))
     return [
         *(review if (folder / "replies" / REVIEW).is_file() else []),
         f"convsim suggest {run} TEXT   or in a browser: convsim demo {run} --open",
-        f"{run}/README.md has the counts, the curve of probabilities and all comparisons",
+        f"in {run}: {files}",
     ]
