@@ -1,43 +1,41 @@
-"""A page that demonstrates a model: reply suggestion and sentence similarity."""
+"""The page of an index: suggested replies, which people rate, a review of held-out messages, sentence similarity."""
 
-from collections.abc import Sequence
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import gradio as gr
+import msgspec
 import numpy as np
 
-from modeling_convsim.suggestion.calibration import choose_examples
+from modeling_convsim.suggestion.ratings import MAX_TURNS, Answer, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
+from modeling_convsim.suggestion.review import Review
 
 FOLDER = Path(__file__).parent
+Typed = Annotated[str, msgspec.Meta(max_length=20_000)]
+MAX_EXAMPLES = 5
+LONGEST_EXAMPLE = 60  # characters: one or two lines on a phone
 MAX_COMPARED = 50  # sentences; a larger table is not readable
-MAX_TEXT = 20_000  # characters of a text that is typed or sent
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 WHITE_FROM = 0.65  # on the colors of higher cosines, white text has more contrast than black (WCAG 2.2)
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
 ERROR_SECONDS = 6
-CONTRAST = {  # of 4.5 or more (WCAG 2.2, 1.4.3), where the theme's is lower
-    "button_primary_background_fill": "*primary_600",
-    "button_primary_background_fill_dark": "*primary_600",
-    "button_primary_background_fill_hover": "*primary_700",
-    "button_primary_background_fill_hover_dark": "*primary_700",
-    "body_text_color_subdued": "*neutral_600",
-    "input_placeholder_color": "*neutral_500",
-    "input_placeholder_color_dark": "*neutral_400",
-}
 CLOSE_ERRORS = "closeErrors"  # in page.js
 
 
-def mount(app: Any, index: ReplyIndex) -> None:
-    """Adds the page of an index to an application."""
+def mount(app: Any, index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> None:
+    """Adds the page of an index to an application: see `build`."""
     gr.mount_gradio_app(
         app,
-        build(index),
+        build(index, folder, lock),
         "",
-        theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate").set(**CONTRAST),
+        theme=gr.themes.Default(primary_hue="blue", neutral_hue="slate"),
         css_paths=FOLDER / "page.css",
         head=f"<script>{(FOLDER / 'page.js').read_text('utf-8')}</script>",
         footer_links=[],
@@ -45,8 +43,8 @@ def mount(app: Any, index: ReplyIndex) -> None:
     )
 
 
-def build(index: ReplyIndex) -> gr.Blocks:
-    """Builds the page."""
+def build(index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> gr.Blocks:
+    """Builds the page of an index and of the review in its folder; `lock` is held while the index is searched."""
     path = Path(index.encoder.name)
     name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
     with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False) as page:
@@ -55,34 +53,31 @@ def build(index: ReplyIndex) -> gr.Blocks:
             f"{len(index):,} replies."
         )
         with gr.Tab("Replies"):
-            _add_suggestions(index)
+            _add_suggestions(index, lock)
+        if index.review:
+            with gr.Tab("Review"):
+                held_out, button = gr.HTML(elem_id="review"), gr.Button("Next", variant="primary")
+                following, ask = [page.load, button.click], partial(show_held_out, folder)
+                gr.on(following, ask, None, held_out, api_visibility="private")
         with gr.Tab("Similarity"):
             _add_similarity(index)
     return page
 
 
-def _add_suggestions(index: ReplyIndex) -> None:
+def _add_suggestions(index: ReplyIndex, lock: AbstractContextManager) -> None:
     message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
-    examples = _add_examples(index)
+    messages = [each.message for each in index.review] or index.replies.messages or []
+    short = [text for text in dict.fromkeys(messages) if text.isprintable() and 0 < len(text) <= LONGEST_EXAMPLE]
+    columns, samples = [gr.Textbox(visible=False)], [[text] for text in short[:MAX_EXAMPLES]]
+    examples = gr.Dataset(label="Examples", components=columns, samples=samples, visible=bool(samples))
     button = gr.Button("Suggest", variant="primary")
     suggested = gr.HTML(elem_id="suggested")
     label, has_context = "Earlier messages, one per line, the oldest first", index.encoder.uses_context
     earlier = gr.Textbox("", label=label, lines=2, visible=has_context)
-    inputs, ask = [message, earlier], partial(suggest, index)
+    inputs, ask = [message, earlier], partial(suggest, index, lock)
     gr.on([button.click, message.submit], ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
-    if examples is not None:
-        chosen = examples.click(lambda sample: (sample[0], ""), examples, inputs, api_visibility="private")
-        chosen.then(ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
-
-
-def _add_examples(index: ReplyIndex) -> gr.Dataset | None:
-    """Messages to click: held-out ones, or else messages that replies of the index answered."""
-    label, examples = "Held-out messages", index.settings.examples
-    if not examples and index.replies.messages:
-        label, examples = "Messages that were answered", choose_examples(index.replies.messages)
-    if not examples:
-        return None
-    return gr.Dataset(label=label, components=[gr.Textbox(visible=False)], samples=[[text] for text in examples])
+    chosen = examples.click(lambda sample: (sample[0], ""), examples, inputs, api_visibility="private")
+    chosen.then(ask, inputs, suggested, api_visibility="private", js=CLOSE_ERRORS)
 
 
 def _add_similarity(index: ReplyIndex) -> None:
@@ -93,7 +88,17 @@ def _add_similarity(index: ReplyIndex) -> None:
     gr.on([button.click, sentences.submit], ask, sentences, compared, api_visibility="private", js=CLOSE_ERRORS)
 
 
-def suggest(index: ReplyIndex, message: str, earlier: str = "") -> str:
+@contextmanager
+def _errors_shown() -> Iterator[None]:
+    """Shows the reason of an error on the page, and logs no traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as error:  # of msgspec and of the encoder, too, for what only programs send
+        raise gr.Error(escape(str(error), quote=False), duration=ERROR_SECONDS, print_exception=False) from error
+
+
+@_errors_shown()
+def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earlier: str = "") -> str:
     """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     `earlier` has earlier messages of the conversation, one per line, the oldest first.
@@ -101,41 +106,77 @@ def suggest(index: ReplyIndex, message: str, earlier: str = "") -> str:
     Raises:
         gr.Error: The message is empty, or a text is too long.
     """
-    for text in (message, earlier):
-        _check_text(text)
+    message, earlier = msgspec.convert((message, earlier), tuple[Typed, Typed])
     if not message.strip():
-        raise _error("The message is empty.")
-    context = [line for line in earlier.splitlines()[::-1] if line.strip()]
-    suggestions = index.suggest(message, context=context)
+        raise ValueError("The message is empty.")
+    context = [line for line in earlier.splitlines()[::-1] if line.strip()][:MAX_TURNS]
+    with lock:
+        suggestions, note = index.suggest(message, context=context), " estimated" * index.is_estimated
     if not suggestions:
-        return "<p>No suggestion: the model knows no word of the message.</p>"
-    label = f"Suggestions for: {escape(message.strip())}"
-    return f'<ol class="cards" aria-label="{label}">{"".join(map(_card, suggestions))}</ol>'
+        return "<p>No suggestion: the index has no other reply.</p>"
+    cards, question = [], {"message": message, "context": context}
+    for each in suggestions:
+        chance = "not known" if each.probability is None else f"{each.probability:.0%}"
+        details = [f"It answered: “{each.message}”"] if each.message else []
+        details += [f"{each.count:,} times"] if each.count > 1 else []
+        above, below = f'<p class="chance"><strong>{chance}</strong>{note}</p>', f"<p>{escape(' · '.join(details))}</p>"
+        cards.append(_card(question, each, above, below))
+    return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"
 
 
-def _card(suggestion: Suggestion) -> str:
-    """A reply and the message that it answered, with a button that copies it."""
-    details = [f"score {suggestion.score:.2f}"]
-    details += [f"precision {suggestion.precision:.0%}"] if suggestion.precision is not None else []
-    details += [f"{suggestion.count:,} times"] if suggestion.count > 1 else []
-    origin = f"<p>It answered: “{escape(suggestion.message)}”</p>" if suggestion.message else ""
+@_errors_shown()
+def show_held_out(folder: Path) -> str:
+    """A held-out message of a review whose suggestions do not all have answers, drawn at random, and what is known.
+
+    Raises:
+        gr.Error: A file of the review is damaged.
+    """
+    review = Review(folder)
+    left = [each for each in review.messages if None in review.answers(each)]
+    known = f'<p class="known" role="status">{escape(review.summary())}</p>'
+    if not left:
+        return f"<p>Every message has its answers.</p>{known}"
+    held_out = random.choice(left)
+    question = {"message": held_out.message, "context": held_out.context, "from": "review"}
+    answers = zip(held_out.suggestions, review.answers(held_out), strict=True)
+    cards = [_card(question, shown, answer=answer) for shown, answer in answers]
+    earlier = "".join(f"<p>Before: “{escape(turn)}”</p>" for turn in held_out.context[::-1])
     return (
-        f'<li><p class="text">{escape(suggestion.text)}</p>{origin}'
-        f'<p class="details"><span>{" · ".join(details)}</span>'
-        '<button type="button" class="copy" aria-live="polite">Copy</button></p></li>'
+        f"<p>{len(left)} of {len(review.messages)} messages are left.</p>{earlier}"
+        f'<p class="text">{escape(held_out.message)}</p>{_list(cards, held_out.message)}'
+        '<p><button type="button" class="plain reveal" aria-expanded="false">Real reply</button> '
+        f'<span role="status"><span class="real" hidden>{escape(held_out.reply)}</span></span></p>{known}'
     )
 
 
+def _list(cards: Sequence[str], message: str) -> str:
+    return f'<ol class="cards" aria-label="Suggestions for: {escape(message.strip())}">{"".join(cards)}</ol>'
+
+
+def _card(
+    question: dict[str, Any], shown: Suggestion | Shown, above: str = "", below: str = "", answer: Answer | None = None
+) -> str:
+    """A reply with buttons that copy and rate it; page.js sends the data, which is JSON, with the button's value."""
+    data = escape(json.dumps({**question, "reply": shown.text, "score": shown.score}))
+    buttons = '<button type="button" class="plain copy" aria-live="polite">Copy</button>'
+    for value in get_args(Answer):
+        state = f'value="{value}" aria-pressed="{str(value == answer).lower()}"'
+        buttons += f'<button type="button" class="plain rate" {state}>{value.capitalize()}</button>'
+    text = f'<p class="text">{escape(shown.text)}</p>'
+    buttons = f'<div class="buttons">{buttons}<span role="status"></span></div>'
+    return f'<li data-rating="{data}">{above}{text}{below}{buttons}</li>'
+
+
+@_errors_shown()
 def compare(index: ReplyIndex, text: str) -> str:
     """The heat map of a text's sentences, one per line.
 
     Raises:
         gr.Error: There are fewer than 2 sentences, or more than 50, or it is not text.
     """
-    _check_text(text)
-    sentences = [line.strip() for line in text.splitlines() if line.strip()]
+    sentences = [line.strip() for line in msgspec.convert(text, Typed).splitlines() if line.strip()]
     if not 2 <= len(sentences) <= MAX_COMPARED:
-        raise _error(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
+        raise ValueError(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
     vectors = index.encoder.encode(sentences)
     return heat_map(sentences, vectors @ vectors.T)
 
@@ -164,17 +205,3 @@ def _colors(cosine: float) -> str:
     background = np.rint(PALEST + min(max(float(cosine), 0.0), 1.0) * (DARKEST - PALEST))  # (3,): RGB
     color = "white" if cosine > WHITE_FROM else "black"
     return f"background: rgb({', '.join(f'{value:.0f}' for value in background)}); color: {color}"
-
-
-def _check_text(text: object) -> None:
-    """Refuse what a program, but not the page, may send."""
-    if not isinstance(text, str):
-        raise _error("Expected a text.")
-    if len(text) > MAX_TEXT:
-        raise _error(f"The text has {len(text):,} characters; at most {MAX_TEXT:,} are accepted.")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise _error("The text holds a lone surrogate, which is no character.")
-
-
-def _error(message: str) -> gr.Error:
-    return gr.Error(message, duration=ERROR_SECONDS, print_exception=False)

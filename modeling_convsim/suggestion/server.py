@@ -1,7 +1,9 @@
-"""Serves an index of replies, `convsim serve INDEX`: suggestions as JSON, and, where Gradio is installed, the page.
+"""Serves an index of replies, `convsim serve RUN`: suggestions as JSON, and, where Gradio is installed, the page.
 
-`POST /suggest` takes a `Question`, and returns {"suggestions": [...]} with the fields of `Suggestion`. `POST /feedback`
-takes a `Rating`, and adds it to ratings.jsonl beside the index. The body is JSON; an error is {"error": the reason}.
+`POST /suggest` takes a `Question`, and returns {"suggestions": [...], "estimated": ...} with the fields of `Suggestion`
+and `ReplyIndex.is_estimated`. `POST /feedback` takes a `Rating`, adds it to ratings.jsonl in the index's folder, which
+calibrates the index, and returns {"stored": true}, for a rating from the review with "known", its `Review.summary`. The
+body is JSON; an error is {"error": the reason}.
 """
 
 import argparse
@@ -14,21 +16,21 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.storage import lock_beside, locked
+from modeling_convsim.suggestion.ratings import RATINGS, Rating, Text, Turns, add_rating
+from modeling_convsim.suggestion.reply_index import ReplyIndex
+from modeling_convsim.suggestion.review import Review
+from modeling_convsim.suggestion.storage import find_index
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104  # with which the page is served on all addresses
 MAX_BODY = 2**20  # bytes
-LOCK_SECONDS = 5.0  # that a rating waits for another process
-MAX_TURNS, MAX_SUGGESTIONS = 50, 10
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
-Turns = Annotated[list[Text], msgspec.Meta(max_length=MAX_TURNS)]
+MAX_SUGGESTIONS = 10
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,28 +39,18 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     message: Text
     context: Turns = []
     k: Annotated[int, msgspec.Meta(ge=1, le=MAX_SUGGESTIONS)] = 3
-
-
-class Rating(msgspec.Struct, forbid_unknown_fields=True):
-    """Whether a suggested reply to a message can be sent as it is, after an edit, or not."""
-
-    message: Text
-    reply: Text
-    rating: Literal["send", "edit", "no"]
-    context: Turns = []
-    score: float | None = None
+    min_probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
 
 def parse_arguments(arguments: list[str] | None, command: str = "convsim serve") -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
         prog=command,
-        description="Serve the suggestions of an index of replies: POST /suggest and /feedback, as JSON. With Gradio "
-        "(pip install 'convsim[demo]'), the address is also that of a page.",
+        description="Serve suggested replies and their probabilities: POST /suggest and /feedback, as JSON. With "
+        "Gradio (pip install 'convsim[demo]'), the address is also that of a page.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
     )
-    help = "folder written by `convsim suggest build` or `convsim adapt`, which names its model"
-    parser.add_argument("index", type=Path, help=help)
+    parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
     parser.add_argument(
         "--host",
         action="append",
@@ -86,29 +78,27 @@ def _serve(options: argparse.Namespace, page: bool = False) -> int:
         raise InputError("convsim demo needs gradio: pip install 'convsim[demo]'")
     import uvicorn
 
-    from modeling_convsim.suggestion.reply_index import ReplyIndex
-
     try:
-        index = ReplyIndex.load(options.index)
+        index = ReplyIndex.load(options.run)
     except (ValueError, OSError) as error:
-        raise InputError(" ".join(str(error).split())) from error
+        raise InputError(str(error)) from error
     name, port = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), os.environ.get("GRADIO_SERVER_PORT", "7860")
     if not port.isdecimal():
         raise InputError(f"GRADIO_SERVER_PORT is {port!r}, expected the number of a port")
-    app = build_app(index, options.index, allowed_hosts(options.host))
-    print(f"serving {options.index} at http://{name}:{port}, Ctrl-C stops", flush=True)
+    app = build_app(index, find_index(options.run), allowed_hosts(options.host))
+    print(f"serving {options.run} at http://{name}:{port}, Ctrl-C stops", flush=True)
     if options.open:
         threading.Timer(1, webbrowser.open, [f"http://{name}:{port}"]).start()
     uvicorn.run(app, host=name, port=int(port), log_level="warning")
     return 0
 
 
-def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
+def build_app(index: ReplyIndex, folder: Path, hosts: Sequence[str]) -> Any:
     """The ASGI application of an index.
 
     Args:
-        index: A `ReplyIndex`.
-        folder: Its folder, beside whose index.json ratings are stored.
+        index: The index.
+        folder: The folder with its index.json, where ratings are stored.
         hosts: The host names at which it answers.
     """
     from starlette.applications import Starlette
@@ -119,18 +109,19 @@ def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    one_at_a_time = threading.Lock()  # an index keeps what it has encoded, and ratings are appended
+    one_at_a_time = threading.Lock()  # an index keeps what it has encoded, and ratings change it
 
     def suggest(question: Question) -> dict[str, Any]:
         with one_at_a_time:
-            found = index.suggest(question.message, question.k, context=question.context)
-        return {"suggestions": [asdict(each) for each in found]}
+            found = index.suggest(question.message, question.k, question.context, question.min_probability)
+            return {"suggestions": [asdict(each) for each in found], "estimated": index.is_estimated}
 
     def rate(rating: Rating) -> dict[str, Any]:
-        path, line = folder / "ratings.jsonl", msgspec.json.encode({**msgspec.structs.asdict(rating), "from": "use"})
-        with one_at_a_time, locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab") as stream:
-            stream.write(line + b"\n")
-        return {"stored": True}
+        with one_at_a_time:
+            add_rating(folder / RATINGS, rating)
+            index.calibrate(folder / RATINGS)  # 12 ms for 1,000 ratings
+            is_of_review = rating.source == "review" and index.review
+            return {"stored": True} | ({"known": Review(folder).summary()} if is_of_review else {})
 
     def endpoint(kind: type, answer: Callable[[Any], dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
@@ -157,7 +148,7 @@ def build_app(index: Any, folder: Path, hosts: Sequence[str]) -> Any:
     if find_spec("gradio"):
         from modeling_convsim.suggestion.page import mount
 
-        mount(app, index)
+        mount(app, index, folder, one_at_a_time)
     return app
 
 

@@ -32,7 +32,7 @@ def build_parser() -> ArgumentParser:
         "--index",
         type=Path,
         metavar="FOLDER",
-        help="publish a page instead, with this index, which `convsim index` wrote with the model",
+        help="publish a page instead, with this index, or that of this run",
     )
     hub = parser.add_argument_group("Hub")
     hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="repository of the model, created if it does not exist")

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ import modeling_convsim
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import RECORD
 from modeling_convsim.files.hub import check_repository_id, upload
-from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import LOCK, write_text
 from modeling_convsim.shipped import MODEL_CARDS
+from modeling_convsim.suggestion.ratings import RATINGS, REVIEW
+from modeling_convsim.suggestion.storage import FORMAT, find_index, read_index_file
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import example_id
@@ -154,7 +155,8 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
     """Publish the page of model_cards/space, with an index and the code that reads it, as a self-contained Space.
 
     Args:
-        index: folder of an index that `convsim suggest build` wrote.
+        index: folder of an index, or of the run of `convsim adapt` that holds it; its ratings and its review, which
+            have messages of people that the index does not have, are not published.
         hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses weights other than those
             that built the index.
         destination: the Space.
@@ -164,7 +166,7 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
         The URL of the commit or pull request; with `dry_run`, what would be published.
 
     Raises:
-        InputError: the folder holds no index or one of two models, a repository id is invalid, or the upload failed.
+        InputError: the folder holds no index, a repository id is invalid, or the upload failed.
     """
     check_repository_id(hub_model_id)
     check_repository_id(destination.repository)
@@ -181,25 +183,19 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
 @contextmanager
 def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
     """The files of a page's Space, in a temporary folder."""
+    index = find_index(index)
     try:
-        settings = read_object(index / "index.json") | {"model": hub_model_id}
-    except InputError as error:
-        raise InputError(
-            f"--index: {index} is not the folder of an index: {error}; expected what `convsim suggest build` writes"
-        ) from error
-    if settings.get("second"):
-        raise InputError(
-            f"--index {index}: its vectors are those of two models, and a page on the Hub loads one; publish one of "
-            "them, with an index of its own, which `convsim suggest build` writes"
-        )
+        file = replace(read_index_file(index), model=hub_model_id)
+    except ValueError as error:
+        raise InputError(f"--index: {error}; expected what `convsim adapt` or `convsim index` writes") from error
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder, "space")
         ignored = shutil.ignore_patterns("__pycache__", "*.png")
         shutil.copytree(PAGE, space, ignore=ignored)
         for package in PACKAGES:
             shutil.copytree(package, space / package.name, ignore=ignored)
-        shutil.copytree(index, space / "replies")
-        write_text(space / "replies" / "index.json", json.dumps(settings, indent=2) + "\n")
+        shutil.copytree(index, space / "replies", ignore=shutil.ignore_patterns(RATINGS, REVIEW, f"*{LOCK}"))
+        write_text(space / "replies" / "index.json", json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n")
         card = SpaceCard.load(space / CARD)
         card.data.models = [hub_model_id]
         card.save(space / CARD)

@@ -11,7 +11,10 @@ import subprocess
 import sys
 import time
 import tomllib
+from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -21,11 +24,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, server
+from modeling_convsim.suggestion.probability import Curve
+from modeling_convsim.suggestion.ratings import RATINGS, HeldOut, Shown, read_ratings
+from modeling_convsim.suggestion.review import Review
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
@@ -34,9 +39,15 @@ if not importlib.util.find_spec("gradio"):
     pytest.skip("the page needs Gradio: pip install -e '.[demo]'", allow_module_level=True)
 
 SPACE = ROOT / "model_cards" / "space"
+CURVE = (0.25, 0.75)  # intercept and slope
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
 REPLIES = ["I like the dog", "a big house", "see you tomorrow", "yes please", "the cat eats today", "no thanks"]
-HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} the dog"
+HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} &amp; the dog"
+LINES = HOSTILE + "'\r\n\t\u2028\x00 the house"  # browsers replace some of these characters in HTML
+REVIEW = [
+    HeldOut(SENTENCES[0], ["the house", "hello"], "see you", [Shown("yes please", 0.5), Shown("no thanks", 0.1 + 0.2)]),
+    HeldOut(LINES, [LINES, "hello"], "the real " + LINES, [Shown("a " + LINES, 0.125)]),
+]
 # Options that Debian's Chromium needs as root, and options that prevent requests that the tests do not need.
 CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
@@ -61,10 +72,17 @@ def index_folder(model):
     messages = [f"{text} ?" for text in REPLIES]
     encoder = Encoder.from_pretrained(model, "cpu")
     index = ReplyIndex.build(encoder, REPLIES, messages, duplicate_cosine=1, message_weight=0)
-    calibration = Calibration(40, [PrecisionRow(-9, 0.8125, 1.0)])
-    index.settings = replace(index.settings, calibration=calibration, examples=SENTENCES)
+    index.settings = replace(index.settings, curve=Curve(*CURVE, True, []))
+    index.review = REVIEW
     index.save(folder := model.parents[1] / "replies")
     return folder
+
+
+@pytest.fixture
+def ratings(index_folder):
+    """Reads the lines of ratings.jsonl, which is removed before."""
+    (index_folder / RATINGS).unlink(missing_ok=True)
+    return lambda: [json.loads(line) for line in (index_folder / RATINGS).read_bytes().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +110,7 @@ def address(index_folder):
     finally:
         server.terminate()
         server.wait(30)
-    assert not [text for text in (*SENTENCES, *REPLIES) if text in log.read_text()]
+    assert not [text for text in (*SENTENCES, *REPLIES, "onerror") if text in log.read_text()]
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +157,10 @@ def cosines(model: Path, sentences: list[str]) -> np.ndarray:
 
 
 def ask(page, message: str) -> None:
-    """Asks for suggestions, and waits for the sentence below them."""
+    """Asks for suggestions, and waits for them."""
     page.get_by_label("Message").fill(message)
     page.get_by_role("button", name="Suggest").click()
-    page.get_by_label(f"Suggestions for: {message}").or_(page.get_by_text("No suggestion")).wait_for()
+    page.locator("#suggested").get_by_label(f"Suggestions for: {message}").wait_for()
 
 
 def click_to_open(page, role: str, name: str) -> None:
@@ -178,7 +196,7 @@ def test_typed_sentences_are_compared_in_a_heat_map(page, model):
     assert red[0, 0] < red.max()
 
 
-def test_three_replies_are_suggested(page, model):
+def test_three_replies_are_suggested_each_with_its_probability(page, model):
     tokenizer = AutoTokenizer.from_pretrained(model)
     multitask = AutoModelForPreTraining.from_pretrained(model).eval()
     with torch.inference_mode():
@@ -188,16 +206,15 @@ def test_three_replies_are_suggested(page, model):
         )
         scores = (queries @ multitask.response_head(replies).T).numpy()
     for text, row in zip(SENTENCES, scores, strict=True):
-        page.reload()
         ask(page, text)
         best = np.argsort(-row)[:3]
         cards = page.locator("#suggested li")
-        assert cards.locator(".text").all_inner_texts() == [REPLIES[index_row] for index_row in best]
-        for card, index_row in zip(cards.all(), best, strict=True):
+        assert cards.locator(".text").all_inner_texts() == [REPLIES[number] for number in best]
+        for card, number in zip(cards.all(), best, strict=True):
             shown = card.inner_text()
-            assert f"It answered: “{REPLIES[index_row]} ?”" in shown
-            assert float(re.search(r"score (-?\d+\.\d\d)\b", shown)[1]) == pytest.approx(row[index_row], abs=0.0051)
-            assert ("precision 81%" in shown) == (index_row == best[0])
+            assert f"It answered: “{REPLIES[number]} ?”" in shown
+            percent = 100 / (1 + np.exp(-(CURVE[0] + CURVE[1] * row[number])))
+            assert float(re.match(r"(\d+)% estimated\n", shown)[1]) == pytest.approx(percent, abs=0.51)
 
 
 def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder):
@@ -206,6 +223,58 @@ def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder):
     assert page.get_by_label("Message").input_value() == SENTENCES[0]
     suggested = ReplyIndex.load(index_folder).suggest(SENTENCES[0])
     assert page.locator("#suggested .text").all_inner_texts() == [one.text for one in suggested]
+
+
+def test_a_click_rates_a_reply_and_another_one_changes_the_rating(page, index_folder, ratings):
+    ask(page, HOSTILE)
+    best = ReplyIndex.load(index_folder).suggest(HOSTILE)[1]
+    card = page.locator("#suggested li").nth(1)
+    for answer in ("Send", "Edit", "No"):  # the last one counts, and no click waits for the one before
+        card.get_by_role("button", name=answer).click()
+    card.get_by_role("status").get_by_text("Stored: No").wait_for()
+    stored = {"message": HOSTILE, "reply": best.text, "context": [], "score": best.score, "from": "use"}
+    assert ratings() == [stored | {"rating": answer} for answer in ("send", "edit", "no")]
+    assert [one.rating for one in read_ratings(index_folder / RATINGS)] == ["no"]
+    assert [button.inner_text() for button in card.locator("[aria-pressed=true]").all()] == ["No"]
+    page.route("**/feedback", lambda route: route.fulfill(status=400, json={"error": "the disk is full"}))
+    card.get_by_role("button", name="Send").click()
+    card.get_by_role("status").get_by_text("Not stored: the disk is full").wait_for()
+    assert [button.inner_text() for button in card.locator("[aria-pressed=true]").all()] == ["No"]
+    assert page.title() == "convsim: tiny"  # code in the message was not executed
+
+
+def test_a_review_on_the_page_counts_what_its_file_says(page, index_folder, ratings):
+    click_to_open(page, "tab", "Review")
+    review, answered = page.locator("#review"), []
+    for _ in REVIEW:
+        first = json.loads(review.locator("li").first.get_attribute("data-rating"))
+        held_out = next(each for each in REVIEW if each.message == first["message"])
+        assert "estimated" not in review.inner_text()
+        assert [text.replace("\n", "\r\n") for text in review.locator("li .text").all_text_contents()] == [
+            each.text.replace("\0", "") for each in held_out.suggestions
+        ]
+        real, is_first = review.locator(".real"), held_out is REVIEW[0]
+        assert not real.is_visible()
+        if is_first:
+            turns = r"Before: “hello”\s+Before: “the house”\s+How old are you\?\s"
+            assert re.search(turns, review.inner_text())
+        else:
+            review.get_by_role("button", name="Real reply").click()
+            real.wait_for()
+        for card, shown, answer in zip(review.locator("li").all(), held_out.suggestions, ("No", "Edit"), strict=False):
+            assert real.is_visible() is not is_first
+            card.get_by_role("button", name=answer).focus()
+            page.keyboard.press("Enter")
+            card.get_by_text(f"Stored: {answer}").wait_for()
+            rating = {"message": held_out.message, "context": held_out.context, "rating": answer.lower()}
+            answered.append(rating | {"reply": shown.text, "score": shown.score, "from": "review"})
+        real.wait_for()
+        assert ratings() == answered
+        assert review.locator(".known").inner_text() == Review(index_folder).summary()
+        page.get_by_role("button", name="Next").click()
+        review.locator("[aria-pressed=true]").first.wait_for(state="detached")
+    review.get_by_text("Every message has its answers.").wait_for()
+    assert page.title() == "convsim: tiny"  # code in the texts was not executed
 
 
 @pytest.mark.parametrize("has_clipboard", [True, False])  # browsers have none at http://, except on this machine
@@ -233,17 +302,35 @@ def post(address: str, path: str, body: bytes, kind: str = "application/json") -
             return error.code, json.load(error)
 
 
-def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, index_folder):
-    index = ReplyIndex.load(index_folder)
+def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, index_folder, ratings):
     question = {"message": SENTENCES[0], "k": 2, "context": ["the dog"]}
-    status, answer = post(address, "suggest", json.dumps(question).encode())
-    expected = index.suggest(SENTENCES[0], 2, context=["the dog"])
-    assert status == 200 and answer["suggestions"] == [asdict(one) for one in expected]
-    for number, rating in enumerate(("send", "edit", "no")):
-        rated = {"message": SENTENCES[0], "reply": REPLIES[number], "rating": rating, "score": 0.25}
-        assert post(address, "feedback", json.dumps(rated).encode()) == (200, {"stored": True})
-        stored = [json.loads(line) for line in (index_folder / "ratings.jsonl").read_text().splitlines()]
-        assert stored[number:] == [rated | {"context": [], "from": "use"}]
+    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0], 2, context=["the dog"])
+    found = {"suggestions": [asdict(one) for one in expected], "estimated": True}
+    assert post(address, "suggest", json.dumps(question).encode()) == (200, found)
+    question["min_probability"] = (expected[0].probability + expected[1].probability) / 2
+    assert post(address, "suggest", json.dumps(question).encode())[1]["suggestions"] == found["suggestions"][:1]
+    rated = {"message": SENTENCES[0], "reply": REPLIES[0], "rating": "send", "score": 0.25, "context": ["a"]}
+    assert post(address, "feedback", json.dumps(rated).encode()) == (200, {"stored": True})
+    known = {"stored": True, "known": "nothing is known yet"}
+    assert post(address, "feedback", json.dumps(rated | {"from": "review"}).encode()) == (200, known)
+    assert ratings() == [rated | {"from": source} for source in ("use", "review")]
+
+
+def test_probabilities_follow_sixty_ratings_at_once(functions, index_folder, tmp_path):
+    testclient = pytest.importorskip("starlette.testclient", reason="Gradio installs httpx, which this needs")
+    shutil.copytree(index_folder, folder := tmp_path / "replies")
+    (folder / RATINGS).unlink(missing_ok=True)
+    index = ReplyIndex.load(folder, ReplyIndex.load(index_folder).encoder)
+    client = testclient.TestClient(server.build_app(index, folder, ["testserver"]))
+    before = client.post("/suggest", json={"message": "the dog"}).json()
+    for number in range(60):
+        rated = {"message": f"{number}", "reply": "a", "rating": "send" if number < 30 else "no", "score": number}
+        is_estimated = client.post("/suggest", json={"message": "the dog"}).json()["estimated"]
+        assert is_estimated and client.post("/feedback", json=rated).json() == {"stored": True}
+    after = client.post("/suggest", json={"message": "the dog"}).json()
+    assert not after["estimated"] and after["suggestions"] != before["suggestions"]
+    assert after["suggestions"] == [asdict(one) for one in ReplyIndex.load(folder, index.encoder).suggest("the dog")]
+    assert "estimated" not in functions.suggest(index, nullcontext(), "the dog")
 
 
 @pytest.mark.parametrize(
@@ -255,10 +342,12 @@ def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, in
         ("suggest", b'{"message": "the \\ud83d dog"}', 400, ""),
         ("suggest", b'{"message": "a", "context": [' + b'"b", ' * 50 + b'"b"]}', 400, "length <= 50"),
         ("suggest", b'{"message": "a", "k": 11}', 400, "`int` <= 10"),
+        ("suggest", b'{"message": "a", "min_probability": 1.5}', 400, "`float` <= 1.0"),
         ("suggest", b'{"message": "a", "text": "b"}', 400, "unknown field `text`"),
         ("suggest", b"message=a", 400, "malformed"),
         ("suggest", b" " * 2**20 + b" ", 413, "1,048,576 bytes"),
         ("feedback", b'{"message": "a", "reply": "b", "rating": "good"}', 400, "Invalid enum value 'good'"),
+        ("feedback", b'{"message": "a", "reply": "b", "rating": "no", "from": "me"}', 400, "enum value 'me'"),
     ],
 )
 def test_mistakes_of_programs_are_explained(path, body, status, message, address):
@@ -283,25 +372,26 @@ def test_mistakes_are_explained_on_the_page(page):
         left.wait_for(state="hidden", timeout=3_000)  # before the error closes itself
 
 
-@pytest.mark.parametrize("page", [{"viewport": {"width": 390, "height": 800}}], indirect=True)
+@pytest.mark.parametrize("page", [{"viewport": {"width": 360, "height": 800}}], indirect=True)
 def test_every_element_fits_on_a_phone(page):
     ask(page, SENTENCES[0])
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     button, reply = (page.locator(part).bounding_box() for part in ("button.primary >> visible=true", "#suggested ol"))
-    assert reply["width"] == button["width"] > 320
+    assert reply["width"] == button["width"] > 290
     compare(page, SENTENCES * 4)
     table_cells(page, "compared", f"12. {SENTENCES[-1]}")
     # The table is wider than the screen and scrolls in its region; the page is not.
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     part = page.get_by_role("region", name="Cosine similarity")
     part.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("part => part.scrollLeft > 0", arg=part.element_handle())
-    for name in ("Similarity", "Replies"):
+    for name in ("Similarity", "Review", "Replies"):
         click_to_open(page, "tab", name)
-        button = page.get_by_role("button", name=re.compile("Compare|Suggest"), include_hidden=False)
-        box = button.bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+        for button in page.locator("button >> visible=true").all():
+            box = button.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 # The text of every element, and placeholders, with their contrast (WCAG 2.2).
@@ -337,7 +427,9 @@ CONTRASTS = """() => {
 @pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
 def test_every_text_of_the_page_has_enough_contrast(page):
     ask(page, SENTENCES[0])
-    for name in ("Replies", "Similarity"):
+    page.locator("#suggested li").first.get_by_role("button", name="Send").click()
+    page.get_by_text("Stored: Send").wait_for()
+    for name in ("Replies", "Review", "Similarity"):
         click_to_open(page, "tab", name)
         page.mouse.move(0, 0)
         page.wait_for_timeout(500)  # colors change in a transition
@@ -402,18 +494,17 @@ def test_space_requires_the_versions_of_the_project():
     assert (SPACE / yaml.safe_load(card)["app_file"]).is_file()
 
 
-def test_messages_that_replies_answered_are_offered_when_there_are_no_held_out_ones(functions, model, index_folder):
+def test_messages_that_replies_answered_are_examples_when_there_is_no_review(functions, index_folder):
     indexes = [ReplyIndex.load(index_folder) for _ in range(2)]
-    indexes[0].settings = replace(indexes[0].settings, examples=[])
+    indexes[1].review = []
     indexes.append(ReplyIndex.build(indexes[0].encoder, REPLIES))
-    offered = []
-    for index in indexes:
-        blocks = functions.build(index).blocks.values()
-        offered.append([block for block in blocks if isinstance(block, functions.gr.Dataset)])
-    assert offered[0][0].label == "Messages that were answered" and len(offered[0][0].samples) == 5
-    assert {text for (text,) in offered[0][0].samples} < {f"{text} ?" for text in REPLIES}
-    assert offered[1][0].label == "Held-out messages" and offered[1][0].samples == [[text] for text in SENTENCES]
-    assert offered[2] == []
+    blocks = [functions.build(index, index_folder, nullcontext()).blocks.values() for index in indexes]
+    examples = [next(block for block in page if isinstance(block, functions.gr.Dataset)) for page in blocks]
+    assert examples[0].samples == [[SENTENCES[0]]]  # the other message is long
+    assert examples[1].samples == [[f"{text} ?"] for text in REPLIES[:5]]
+    assert not examples[2].visible
+    tabs = [[block.label for block in page if isinstance(block, functions.gr.Tab)] for page in blocks]
+    assert ["Review" in labels for labels in tabs] == [True, False, False]
 
 
 def test_earlier_messages_count_where_the_model_has_weights_for_them(functions, model):
@@ -421,25 +512,23 @@ def test_earlier_messages_count_where_the_model_has_weights_for_them(functions, 
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
 
     def is_offered() -> bool:
-        boxes = [block for block in functions.build(index).blocks.values() if isinstance(block, functions.gr.Textbox)]
+        blocks = functions.build(index, model, nullcontext()).blocks.values()
+        boxes = [block for block in blocks if isinstance(block, functions.gr.Textbox)]
         return any(box.visible and "the oldest first" in str(box.label) for box in boxes)
 
     assert not is_offered()
     index.encoder.model.config.context_weights = [2.0, 0.5]
     assert is_offered()
-    alone, *others = (
-        functions.suggest(index, "the dog", earlier) for earlier in ("", "a\nthe house", "the house\na", "\n")
-    )
-    assert len({alone, *others[:2]}) == 3 and others[2] == alone
+    alone, earlier = (functions.suggest(index, nullcontext(), "the dog", turns) for turns in ("", "a\n \nthe house"))
     expected = index.suggest("the dog", context=["the house", "a"])
-    assert [f"score {one.score:.2f}" in others[0] for one in expected] == [True] * 3
-    with pytest.raises(functions.gr.Error, match="Expected a text"):
-        functions.suggest(index, "the dog", ["a"])
+    rated = [json.loads(unescape(data)) for data in re.findall('data-rating="(.*?)"', earlier)]
+    assert [(one["score"], one["context"]) for one in rated] == [(one.score, ["the house", "a"]) for one in expected]
+    assert alone != earlier
 
 
 @pytest.mark.parametrize("text", [None, "a" * 20_001, "the \ud83d dog"])
 def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, index_folder, text):
     index = ReplyIndex.load(index_folder)
-    for ask in (functions.compare, functions.suggest):
-        with pytest.raises(functions.gr.Error, match=r"Expected a text|at most 20,000|lone surrogate"):
-            ask(index, text)
+    for ask in (partial(functions.compare, index), partial(functions.suggest, index, nullcontext())):
+        with pytest.raises(functions.gr.Error, match=r"Expected `str`|length &lt;= 20000|lone surrogate"):
+            ask(f"a\n{text}" if text and len(text) < 99 else text)

@@ -261,6 +261,8 @@ command("pull request", "hf_write", run, "--hub_model_id", "me/private", "--crea
 command("model again", "hf_write", run, "--hub_model_id", "me/talker")
 plain = Encoder.from_pretrained(run + "/model")
 ReplyIndex.build(plain, json.loads(sys.argv[2]), duplicate_cosine=1).save(run + "-replies")
+for private in ("ratings.jsonl", "review.jsonl"):
+    Path(run + "-replies", private).touch()
 page = ("--index", run + "-replies", "--hub_model_id", "me/talker", "--space_id", "me/page")
 command("page, dry", None, *page, "--dry_run")
 command("page", "hf_write", *page)
@@ -312,13 +314,14 @@ print(json.dumps({"found": found, "had_package": had_package}))
 # The page runs from the files of its Space, and loads the model from the Hub.
 PAGE = """
 import json, sys
+from contextlib import nullcontext
 from pathlib import Path
 import modeling_convsim
 from modeling_convsim.suggestion import page
 
 assert Path(modeling_convsim.__file__).is_relative_to(Path.cwd())
 index = page.ReplyIndex.load("replies")
-page.build(index)
+page.build(index, Path("replies"), nullcontext())
 print(json.dumps([[one.text, one.score] for one in index.suggest(json.loads(sys.argv[1]), len(index))]))
 """
 
@@ -347,7 +350,9 @@ def hub(make_run, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pyt
                 (folder / "space" / path).write_bytes(data)
             shutil.rmtree(folder / "tiny-replies")
             has_gradio = importlib.util.find_spec("gradio") is not None
+            run.rename(folder / "moved")
             page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", path=folder / "space")
+            (folder / "moved").rename(run)
     vectors = embed_all_sides(build("dan"), tiny_tokenizer, TEXTS)
     written = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for (_, name), repository in server.repositories.items():
@@ -411,7 +416,8 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
     assert (hub.pushed["page"]["code"], hub.pushed["page"]["error"]) == (0, [])
     space = hub.repositories["spaces", "me/page"]
     assert space.settings["sdk"] == "gradio"
-    assert not any("__pycache__" in path for path in space.files())
+    assert not any(path.endswith((".pyc", "ratings.jsonl", "review.jsonl")) for path in space.files())
+    assert json.loads(space.files()["replies/index.json"])["model"] == "me/talker"
     assert space.settings["visibility"] == "private"
     listed = [line.split(maxsplit=1) for line in hub.pushed["page, dry"]["printed"].splitlines() if line[:1] == " "]
     assert {name: int(size.replace(",", "")) for size, name in listed} == {
@@ -429,8 +435,8 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
 
 def test_a_page_without_an_index_is_refused(tmp_path: Path, capsys):
     message = refusal(capsys, "--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page")
-    assert f"--index: {tmp_path} is not the folder of an index" in message
-    assert "suggest build" in message
+    assert f"--index: {tmp_path} holds no index.json" in message
+    assert "`convsim index`" in message
 
 
 def test_a_new_repository_is_private_unless_it_is_to_be_public(hub):
