@@ -230,12 +230,17 @@ def test_a_click_rates_a_reply_and_another_one_changes_the_rating(page, index_fo
     best = ReplyIndex.load(index_folder).suggest(HOSTILE)[1]
     card = page.locator("#suggested li").nth(1)
     sent = []
-    page.route("**/feedback", lambda route: sent.append(route))  # which does not answer
+
+    def hold_the_first(route) -> None:
+        sent.append(route)
+        if len(sent) > 1:
+            route.continue_()
+
+    page.route("**/feedback", hold_the_first)
     for answer in ("Send", "Edit", "No"):
         card.get_by_role("button", name=answer).click()
     page.wait_for_timeout(200)
     assert len(sent) == 1  # so that the last one counts, no rating overtakes another
-    page.unroute("**/feedback")
     sent[0].continue_()
     card.get_by_role("status").get_by_text("Stored: No").wait_for()
     stored = {"message": HOSTILE, "reply": best.text, "context": [], "score": best.score, "from": "use"}
