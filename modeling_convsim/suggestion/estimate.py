@@ -8,7 +8,7 @@ import numpy as np
 
 from modeling_convsim.suggestion.deduplication import canonical_form
 from modeling_convsim.suggestion.probability import FEWEST, Curve
-from modeling_convsim.suggestion.ratings import HeldOut, Shown
+from modeling_convsim.suggestion.ratings import MAX_TEXT, HeldOut, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 
 REVIEWED = 200  # messages
@@ -83,8 +83,13 @@ def fit_curve(suggestions: Sequence[Sequence[Suggestion]], chances: Sequence[np.
 
 
 def make_review(suggestions: Sequence[Sequence[Suggestion]], pairs: Pairs) -> list[HeldOut]:
-    """Up to 200 held-out messages with their suggestions, in random order (seed 0)."""
-    rows = np.random.default_rng(0).permutation([row for row, each in enumerate(suggestions) if each])[:REVIEWED]
+    """Up to 200 held-out messages with their suggestions, in random order (seed 0), of texts that ratings may have."""
+
+    def can_be_rated(row: int) -> bool:
+        texts = [pairs.messages[row], *pairs.contexts[row], *(each.text for each in suggestions[row])]
+        return len(texts) > 1 + len(pairs.contexts[row]) and all(0 < len(text) <= MAX_TEXT for text in texts)
+
+    rows = [row for row in np.random.default_rng(0).permutation(len(suggestions)) if can_be_rated(row)][:REVIEWED]
     return [
         HeldOut(
             pairs.messages[row],

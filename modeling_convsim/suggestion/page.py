@@ -13,12 +13,12 @@ import gradio as gr
 import msgspec
 import numpy as np
 
-from modeling_convsim.suggestion.ratings import MAX_TURNS, Answer, Shown
+from modeling_convsim.suggestion.ratings import MAX_TEXT, MAX_TURNS, Answer, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 from modeling_convsim.suggestion.review import Review
 
 FOLDER = Path(__file__).parent
-Typed = Annotated[str, msgspec.Meta(max_length=20_000)]
+Typed = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 MAX_EXAMPLES = 5
 LONGEST_EXAMPLE = 60  # characters: one or two lines on a phone
 MAX_COMPARED = 50  # sentences; a larger table is not readable

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
+import numpy as np
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import lock_beside, locked
+from modeling_convsim.suggestion.probability import LEAST, Curve
 
 RATINGS, REVIEW = "ratings.jsonl", "review.jsonl"
 LOCK_SECONDS = 5.0  # that a rating waits for another process
 MAX_TURNS = 50
+MAX_TEXT = 20_000  # characters
 MAX_LINE = 2**22  # bytes
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 Turns = Annotated[list[Text], msgspec.Meta(max_length=MAX_TURNS)]
 Answer = Literal["send", "edit", "no"]
 Line = TypeVar("Line")
@@ -46,6 +49,11 @@ class Rating(msgspec.Struct, forbid_unknown_fields=True):
     def key(self) -> tuple[str, ...]:
         """What was rated: the message and its context, and, after an empty text, the suggestion."""
         return (self.message, *self.context, "", self.reply)
+
+
+def find_index(folder: Path) -> Path:
+    """The folder of an index: the given one, or `replies` in that of a run."""
+    return folder if (folder / "index.json").is_file() or not (folder / "replies").is_dir() else folder / "replies"
 
 
 def read_ratings(path: str | os.PathLike) -> list[Rating]:
@@ -88,6 +96,15 @@ def last_ratings(ratings: Iterable[Rating]) -> list[Rating]:
     return list({each.key: each for each in ratings}.values())
 
 
+def fit_ratings(ratings: Iterable[Rating]) -> Curve | None:
+    """The curve of ratings with a score, in which "edit" can be sent; None for fewer than 30, or of one kind alone."""
+    scored = [(each.score, each.rating != "no") for each in ratings if each.score is not None]
+    scores, can_be_sent = np.array(scored, np.float64).reshape(-1, 2).T
+    if len(scored) < LEAST or can_be_sent.min() == can_be_sent.max():
+        return None
+    return Curve.fit(scores, can_be_sent, estimated=False)
+
+
 def add_rating(path: Path, rating: Rating) -> None:
     """Appends a rating to a file; waits for other processes that write to it.
 
@@ -95,7 +112,10 @@ def add_rating(path: Path, rating: Rating) -> None:
         InputError: Another process holds the file's lock for 5 seconds.
         OSError: The file cannot be written.
     """
-    with locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab") as stream:
+    with locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab+") as stream:
+        if stream.tell():
+            stream.seek(-1, os.SEEK_END)
+            stream.write(b"" if stream.read() == b"\n" else b"\n")  # of a file that was edited
         stream.write(msgspec.json.encode(rating) + b"\n")
 
 

@@ -20,12 +20,14 @@ from modeling_convsim.suggestion.deduplication import (
     drop_near_duplicates,
     select_diverse,
 )
-from modeling_convsim.suggestion.probability import LEAST, Curve, Threshold, find_threshold
+from modeling_convsim.suggestion.probability import Threshold, find_threshold
 from modeling_convsim.suggestion.ratings import (
     RATINGS,
     REVIEW,
     HeldOut,
     Rating,
+    find_index,
+    fit_ratings,
     last_ratings,
     read_ratings,
     read_review,
@@ -35,7 +37,6 @@ from modeling_convsim.suggestion.storage import (
     DUPLICATE_COSINE,
     IndexFile,
     IndexSettings,
-    find_index,
     find_model,
     name_model,
     read_index,
@@ -265,12 +266,10 @@ class ReplyIndex:
             self.ratings = read_ratings(ratings)
         else:
             self.ratings = last_ratings(msgspec.convert(list(ratings), list[Rating]))
-        scored = [(each.score, each.rating != "no") for each in self.ratings if each.score is not None]
-        scores, can_be_sent = np.array(scored, np.float64).reshape(-1, 2).T
-        if len(scored) < LEAST or can_be_sent.min() == can_be_sent.max():
-            return False
-        self.settings = replace(self.settings, curve=Curve.fit(scores, can_be_sent, estimated=False))
-        return True
+        curve = fit_ratings(self.ratings)
+        if curve:
+            self.settings = replace(self.settings, curve=curve)
+        return curve is not None
 
     def automatic(self, message: str, precision: float = 0.95, context: Sequence[str] = ()) -> Suggestion | None:
         """The best suggestion, if ratings show that those with such a score can be sent without a person.

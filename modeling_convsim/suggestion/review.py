@@ -19,10 +19,10 @@ from modeling_convsim.suggestion.ratings import (
     Rating,
     Shown,
     add_rating,
+    find_index,
     read_ratings,
     read_review,
 )
-from modeling_convsim.suggestion.storage import find_index
 
 KEYS: dict[str, Answer] = {"s": "send", "e": "edit", "n": "no"}
 

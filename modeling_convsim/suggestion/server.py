@@ -22,10 +22,9 @@ import msgspec
 
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.suggestion.ratings import RATINGS, Rating, Text, Turns, add_rating
+from modeling_convsim.suggestion.ratings import RATINGS, Rating, Text, Turns, add_rating, find_index
 from modeling_convsim.suggestion.reply_index import ReplyIndex
 from modeling_convsim.suggestion.review import Review
-from modeling_convsim.suggestion.storage import find_index
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104  # with which the page is served on all addresses

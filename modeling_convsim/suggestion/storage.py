@@ -114,11 +114,6 @@ def find_model(index: Path, name: str) -> str:
     return str(folder.resolve()) if folder.is_dir() else name
 
 
-def find_index(folder: Path) -> Path:
-    """The folder of an index: the given one, or `replies` in that of a run."""
-    return folder if (folder / "index.json").is_file() or not (folder / "replies").is_dir() else folder / "replies"
-
-
 def check_index_folder(folder: Path) -> None:
     """Raises ValueError if writing an index to a folder would replace something else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):

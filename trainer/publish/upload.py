@@ -23,8 +23,8 @@ from modeling_convsim.files.folders import RECORD
 from modeling_convsim.files.hub import check_repository_id, upload
 from modeling_convsim.files.storage import LOCK, write_text
 from modeling_convsim.shipped import MODEL_CARDS
-from modeling_convsim.suggestion.ratings import RATINGS, REVIEW
-from modeling_convsim.suggestion.storage import FORMAT, find_index, read_index_file
+from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, find_index, fit_ratings, read_ratings
+from modeling_convsim.suggestion.storage import FORMAT, read_index_file
 from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.provenance import example_id
@@ -186,6 +186,8 @@ def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
     index = find_index(index)
     try:
         file = replace(read_index_file(index), model=hub_model_id)
+        if (index / RATINGS).is_file() and (curve := fit_ratings(read_ratings(index / RATINGS))):
+            file = replace(file, settings=replace(file.settings, curve=curve))
     except ValueError as error:
         raise InputError(f"--index: {error}; expected what `convsim adapt` or `convsim index` writes") from error
     with tempfile.TemporaryDirectory() as folder:
