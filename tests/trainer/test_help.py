@@ -45,7 +45,7 @@ def trainer_commands() -> list[str]:
     return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name not in others]
 
 
-USING_MODELS = ("demo", "encode", "serve", "suggest")
+USING_MODELS = ("demo", "encode", "index", "serve", "suggest")
 DATA_COMMANDS = [f"data_scripts {name}" for name in find_commands()]
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from huggingface_hub import ModelCard, SpaceCard, constants
 from transformers import AutoConfig
 
-import data_scripts
 import modeling_convsim
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import RECORD
@@ -31,7 +30,7 @@ from trainer.publish.provenance import example_id
 from trainer.runs import CARD, CONFIG, RESULTS, Run
 
 PAGE = MODEL_CARDS / "space"
-PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]
+PACKAGE = Path(str(modeling_convsim.__file__)).parent
 
 
 def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
@@ -192,10 +191,9 @@ def _space(index: Path, hub_model_id: str) -> Iterator[Path]:
         raise InputError(f"--index: {error}; expected what `convsim adapt` or `convsim index` writes") from error
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder, "space")
-        ignored = shutil.ignore_patterns("__pycache__", "*.png")
+        ignored = shutil.ignore_patterns("__pycache__", "*.png", MODEL_CARDS.name)
         shutil.copytree(PAGE, space, ignore=ignored)
-        for package in PACKAGES:
-            shutil.copytree(package, space / package.name, ignore=ignored)
+        shutil.copytree(PACKAGE, space / PACKAGE.name, ignore=ignored)
         shutil.copytree(index, space / "replies", ignore=shutil.ignore_patterns(RATINGS, REVIEW, f"*{LOCK}"))
         write_text(space / "replies" / "index.json", json.dumps({"format": FORMAT, **asdict(file)}, indent=2) + "\n")
         card = SpaceCard.load(space / CARD)
