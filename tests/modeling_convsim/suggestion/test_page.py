@@ -327,15 +327,15 @@ def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, in
     assert ratings() == [rated | {"from": source} for source in ("use", "review")]
 
 
-def test_probabilities_follow_sixty_ratings_at_once(functions, index_folder, tmp_path):
+def test_probabilities_follow_thirty_ratings_at_once(functions, index_folder, tmp_path):
     testclient = pytest.importorskip("starlette.testclient", reason="Gradio installs httpx, which this needs")
     shutil.copytree(index_folder, folder := tmp_path / "replies")
     (folder / RATINGS).unlink(missing_ok=True)
     index = ReplyIndex.load(folder, ReplyIndex.load(index_folder).encoder)
     client = testclient.TestClient(server.build_app(index, folder, ["testserver"]))
     before = client.post("/suggest", json={"message": "the dog"}).json()
-    for number in range(60):
-        rated = {"message": f"{number}", "reply": "a", "rating": "send" if number < 30 else "no", "score": number}
+    for number in range(30):
+        rated = {"message": f"{number}", "reply": "a", "rating": "no" if number % 3 else "send", "score": number}
         is_estimated = client.post("/suggest", json={"message": "the dog"}).json()["estimated"]
         assert is_estimated and client.post("/feedback", json=rated).json() == {"stored": True}
     after = client.post("/suggest", json={"message": "the dog"}).json()
