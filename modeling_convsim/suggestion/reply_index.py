@@ -299,7 +299,7 @@ class ReplyIndex:
             if each.score is not None and (question not in best or best[question][0] < each.score):
                 best[question] = each.score, each.rating == "send"
         scores, is_right = np.array(list(best.values()), np.float64).reshape(-1, 2).T
-        return find_threshold(scores, is_right, precision)
+        return find_threshold(scores, is_right.astype(bool), precision)
 
     def encode_messages(self, messages: list[str], contexts: Sequence[Sequence[str]] | None = None) -> np.ndarray:
         """The vectors of messages to answer, (messages, dimensions), whose dot products with `vectors` are the scores.
