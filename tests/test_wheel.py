@@ -158,14 +158,14 @@ def test_the_wheel_has_the_packages_the_base_and_the_page(wheel: Path) -> None:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
         scripts = archive.read(f"convsim-{VERSION}.dist-info/entry_points.txt").decode()
     folders = {name: ROOT / name for name in ("modeling_convsim", "data_scripts", "trainer")}
-    folders |= {f"trainer/model_cards/{name}": ROOT / "model_cards" / name for name in ("base", "space")}
+    folders |= {f"modeling_convsim/model_cards/{name}": ROOT / "model_cards" / name for name in ("base", "space")}
     expected = {
         f"{name}/{path.relative_to(folder).as_posix()}"
         for name, folder in folders.items()
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert files == expected | {"trainer/model_cards/template.md"}
+    assert files == expected | {"modeling_convsim/model_cards/template.md"}
     assert scripts.split() == ["[console_scripts]", "convsim", "=", "trainer.console:main"]
 
 
