@@ -114,7 +114,9 @@ class Threshold:
 
 
 def find_threshold(scores: np.ndarray, is_right: np.ndarray, precision: float) -> Threshold:
-    """Chooses the lowest promising score by every other suggestion, and tests it once, by the other ones.
+    """Chooses the lowest score that every other suggestion shows, and tests it once, by the other ones.
+
+    If they show none, it is the lowest one at which the precision is more likely than not.
 
     Args:
         scores: (suggestions,): those of the best suggestions for different messages, in the order of their ratings.
@@ -122,11 +124,14 @@ def find_threshold(scores: np.ndarray, is_right: np.ndarray, precision: float) -
         precision: The required share of right ones, above 0 and below 1.
     """
     choosing, testing = scores[::2], scores[1::2]
-    by_score, best = np.argsort(-choosing, kind="stable"), math.inf
+    by_score, best, likely = np.argsort(-choosing, kind="stable"), math.inf, math.inf
     for count, right in enumerate(np.cumsum(is_right[::2][by_score]).tolist(), start=1):
-        is_last = count == len(choosing) or choosing[by_score[count]] < choosing[by_score[count - 1]]  # of equal scores
-        if is_last and shows(right, count, precision, 0.5):
-            best = float(choosing[by_score[count - 1]])
+        score = float(choosing[by_score[count - 1]])
+        if count < len(choosing) and choosing[by_score[count]] == score:
+            continue  # the last one of equal scores follows
+        best = score if shows(right, count, precision) else best
+        likely = score if shows(right, count, precision, 0.5) else likely
+    best = likely if math.isinf(best) else best
     tested = is_right[1::2][testing >= best]
     right, count = int(tested.sum()), len(tested)
     if math.isfinite(best):
