@@ -45,15 +45,16 @@ class Review:
             remedy = "`convsim adapt`, and `convsim index` of 20 different messages or more, write it"
             raise InputError(f"{self.folder / REVIEW}: there is no review; {remedy}")
         self.messages = read_review(self.folder / REVIEW)
-        self.ratings: dict[tuple[str, ...], Answer] = {}
+        self.ratings: dict[tuple[str, ...], Rating] = {}
         if (self.folder / RATINGS).is_file():
             for each in read_ratings(self.folder / RATINGS):
-                self.ratings[each.key] = each.rating
+                self.ratings[each.key] = each
 
     def answers(self, held_out: HeldOut) -> list[Answer | None]:
         """What was answered to each suggestion for a message, so far."""
         question = (held_out.message, *held_out.context, "")
-        return [self.ratings.get((*question, each.text)) for each in held_out.suggestions]
+        ratings = [self.ratings.get((*question, each.text)) for each in held_out.suggestions]
+        return [each and each.rating for each in ratings]
 
     def next(self) -> tuple[int, HeldOut] | None:
         """The first message with a suggestion without an answer, and its number; None after the last one."""
@@ -63,7 +64,7 @@ class Review:
         """Stores an answer."""
         rating = Rating(held_out.message, shown.text, answer, held_out.context, shown.score, "review")
         add_rating(self.folder / RATINGS, rating)
-        self.ratings[rating.key] = answer
+        self.ratings[rating.key] = rating
 
     def summary(self) -> str:
         """How many suggestions can be sent, with 95% intervals, and what further ratings are good for."""
@@ -74,8 +75,9 @@ class Review:
         edits = sum(each[0] == "edit" for each in answered)
         known = f"the first can be sent in {_share(firsts)}{f', {edits} after an edit' * bool(edits)}; "
         known += f"one of {max(map(len, answered))} in {_share(any_of)}"
-        if len(self.ratings) < LEAST:
-            known += f"\nfrom {LEAST} ratings on, probabilities follow them; there are {len(self.ratings)}"
+        scored = sum(each.score is not None for each in self.ratings.values())
+        if scored < LEAST:
+            known += f"\nfrom {LEAST} ratings on, probabilities follow them; there are {scored}"
         return known
 
 
@@ -145,11 +147,14 @@ def _ask(review: Review, number: int, held_out: HeldOut) -> bool:
 
 
 def read_key() -> str:
-    """The key that is pressed; of piped input the next letter, and "" at its end."""
+    """The key that is pressed, "" for Ctrl-C and Ctrl-D; of piped input the next letter, and "" at its end."""
     if sys.stdin.isatty():
         from click import getchar
 
-        return getchar().lower()
+        try:
+            return getchar().lower()
+        except (EOFError, KeyboardInterrupt):  # Ctrl-D and Ctrl-C
+            return ""
     while (key := sys.stdin.read(1)).isspace():
         pass
     return key.lower()
