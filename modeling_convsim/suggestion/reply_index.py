@@ -368,10 +368,13 @@ class ReplyIndex:
         """
         scores, rows = self.search(queries, count)  # (queries, count), best first
         if not is_known.all():
-            scores[~is_known], rows[~is_known] = 0, np.argsort(-self.replies.counts, kind="stable")[: rows.shape[1]]
+            _, first = np.unique(self._numbers, return_index=True)  # a row of each reply
+            frequent = first[np.argsort(-self.replies.counts[first], kind="stable")]
+            scores[~is_known], rows[~is_known] = 0, np.resize(frequent, rows.shape[1])
         is_said = self._find_said(said, rows)
         if weight := self.settings.consensus_weight:
-            scores = scores + weight * agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
+            agreements = agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
+            scores = scores + weight * is_known[:, None] * agreements  # the most frequent ones stay in their order
             order = np.argsort(-scores, axis=1, kind="stable")
             scores, rows, is_said = (np.take_along_axis(each, order, axis=1) for each in (scores, rows, is_said))
         candidates, best = [], []

@@ -12,6 +12,7 @@ import torch
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.suggestion import ReplyIndex, search
+from modeling_convsim.suggestion.estimate import review_pairs
 from tests.modeling_convsim.suggestion.texts import QUERIES, REPLIES, brute_force_best, make_texts
 from tests.modeling_convsim.tiny_models import build
 
@@ -51,34 +52,18 @@ def test_a_suggestion_has_the_number_of_its_occurrences(encoder):
     }  # fmt: skip
 
 
-def test_near_duplicates_are_not_suggested_together(encoder):
-    texts = make_texts(300)
-    index = ReplyIndex.build(encoder, texts, duplicate_cosine=0.8)
-    for query in QUERIES:
-        remaining: list[np.ndarray] = []
-        expected = []
-        for text, _ in brute_force_best(encoder, texts, query, 64 * 4):
-            vector = encoder.encode([text])[0].astype(np.float64)
-            if all(vector @ other < 0.8 for other in remaining) and len(remaining) < 4:
-                remaining.append(vector)
-                expected.append(text)
-        assert [one.text for one in index.suggest(query, 4)] == expected
-
-
-def test_candidates_are_encoded_once(encoder, monkeypatch):
-    index, encoded = ReplyIndex.build(encoder, make_texts(60)), []
-    index.settings = replace(index.settings, consensus_weight=1.0)
-    encode = encoder.encode
-
-    def record(texts, *arguments, **options):
-        encoded.extend(texts)
-        return encode(texts, *arguments, **options)
-
-    monkeypatch.setattr(encoder, "encode", record)
-    first = index.suggest(QUERIES[0])
-    assert len(encoded) == len(set(encoded)) > 12
-    encoded.clear()
-    assert index.suggest(QUERIES[0]) == first and encoded == QUERIES[:1]
+def test_four_suggestions_that_are_no_near_duplicates_are_found_however_many_rows_are(encoder):
+    """The fourth one is the 1,000th reply or worse for some queries."""
+    texts = make_texts(2000)
+    embeddings = dict(zip(texts, encoder.encode(texts).astype(np.float64), strict=True))
+    for cosine in (0.8, 0.5):
+        index = ReplyIndex.build(encoder, texts, duplicate_cosine=cosine)
+        for query, suggestions in zip(QUERIES, index.suggest_many(QUERIES, 4), strict=True):
+            expected: list[str] = []
+            for text, _ in brute_force_best(encoder, texts, query, 2000):
+                if all(embeddings[text] @ embeddings[other] < cosine for other in expected):
+                    expected.append(text)
+            assert [one.text for one in suggestions] == expected[:4]
 
 
 def test_the_score_has_the_reply_and_the_best_of_the_messages_that_it_answered(encoder):
@@ -126,11 +111,43 @@ def test_the_agreement_with_the_best_replies_is_added_to_the_score(encoder):
         assert [one.score for one in suggestions] == sorted([one.score for one in suggestions], reverse=True)
 
 
-def test_a_message_does_not_answer_itself_and_one_without_known_tokens_gets_nothing(encoder):
-    index = ReplyIndex.build(encoder, ["The dog!", *make_texts(20)], duplicate_cosine=1)
-    assert len(index.suggest("the dog", 30)) == 20 and len(index.suggest("the cat", 30)) == 21
-    for nothing in ("", "  ", "\u5317\u4eac"):
-        assert index.suggest(nothing) == []
+def test_neither_the_message_nor_an_earlier_turn_is_suggested(encoder):
+    index = ReplyIndex.build(encoder, ["The dog!", "Yes.", "no", *make_texts(20)], duplicate_cosine=1)
+    assert {one.text for one in index.suggest("the cat", 30)} - {one.text for one in index.suggest("the dog", 30)} == {
+        "The dog!"
+    }
+    for weight in (0.0, 1.0):
+        index.settings = replace(index.settings, consensus_weight=weight)
+        for few in (index.only(["yes", "no", "the dog"]), index):
+            found = few.suggest_many(["THE DOG", "hello"], 22, [["yes!", "hello"], []])
+            assert [{"The dog!", "Yes.", "no"} - {one.text for one in each} for each in found] == [
+                {"The dog!", "Yes."}, set(),
+            ]  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_a_message_without_a_known_token_gets_the_most_frequent_replies(encoder, weight):
+    """Of which the first one answered 300 messages and has as many rows; few replies are encoded to find them."""
+    messages, replies = make_texts(700), ["thanks"] * 300 + ["see you"] * 9 + ["a dog", "big sad house"] * 40
+    replies += make_texts(700, seed=1)[: len(messages) - len(replies)]
+    index, encoded = ReplyIndex.build(encoder, replies, messages, duplicate_cosine=0.999), []
+    index.settings = replace(index.settings, consensus_weight=weight)
+    encode = encoder.encode
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            encoder, "encode", lambda texts, *given, **named: encoded.extend(texts) or encode(texts, *given, **named)
+        )
+        for nothing in ("", "  ", "\u5317\u4eac"):
+            assert [one.text for one in index.suggest(nothing)] == ["thanks", "a dog", "big sad house"]
+            assert [one.text for one in index.suggest(nothing, context=["A dog!"])] == [
+                "thanks",
+                "big sad house",
+                "see you",
+            ]
+        assert len(encoded) < 60
+    both = index.suggest_many(["", "how old"], 400)
+    assert [len({one.text for one in each}) for each in both] == [len(index)] * 2
+    assert [one.text for one in both[1]] == [one.text for one in index.suggest("how old", 400)]
 
 
 def test_diverse_suggestions_differ_more_and_start_with_the_best(encoder, many):
@@ -138,23 +155,12 @@ def test_diverse_suggestions_differ_more_and_start_with_the_best(encoder, many):
         vectors = encoder.encode([one.text for one in suggestions])
         return float((vectors @ vectors.T)[np.triu_indices(3, 1)].mean())
 
-    plain, diverse = (many.suggest_many(QUERIES, 3, diversity=diversity) for diversity in (0, 0.9))
-    assert [best[0] for best in plain] == [best[0] for best in diverse]
-    assert np.mean([*map(similarity, diverse)]) < np.mean([*map(similarity, plain)]) - 0.05
-    deduplicated = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=0.95)
-    assert {one.text for one in deduplicated.suggest(QUERIES[0], 9, diversity=0.5)} == {
-        one.text for one in deduplicated.suggest(QUERIES[0], 9)
-    }
-    with pytest.raises(ValueError, match=r"diversity is 1.1, expected a number from 0 to 1"):
-        many.suggest("hello", diversity=1.1)
-
-
-def test_replies_below_a_score_are_left_out_if_that_is_asked_for(encoder):
-    index = ReplyIndex.build(encoder, make_texts(60), duplicate_cosine=1)
-    scores = [one.score for one in index.suggest(QUERIES[0], 60)]
-    assert [one.score for one in index.suggest(QUERIES[0], 5, (scores[1] + scores[2]) / 2)] == scores[:2]
-    assert [one.score for one in index.suggest(QUERIES[0], 5, scores[2])] == scores[:3]
-    assert index.suggest(QUERIES[0], 5, scores[0] + 1) == []
+    diverse = many.select(np.arange(len(many)))
+    diverse.settings = replace(many.settings, diversity=0.9)
+    found = [index.suggest_many(QUERIES) for index in (many, diverse)]
+    assert [best[0] for best in found[0]] == [best[0] for best in found[1]]
+    plain, differing = (np.mean([*map(similarity, each)]) for each in found)
+    assert differing < plain - 0.05
 
 
 def test_large_index_gives_the_suggestions_of_an_exact_one(many, encoder, monkeypatch):
@@ -172,7 +178,7 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     suggestions = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
     assert [one.text for one in suggestions] == [text for text, _ in brute_force_best(encoder, allowed, QUERIES[0], 20)]
     small = ReplyIndex.build(encoder, allowed, duplicate_cosine=0.7)
-    small.settings = replace(small.settings, consensus_weight=1.5, examples=["hello"])
+    small.settings = replace(small.settings, consensus_weight=1.5)
     assert small.only(allowed[:3]).settings == small.settings
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
         many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
@@ -206,23 +212,17 @@ def test_saved_index_gives_the_same_suggestions(faiss_from, folder, encoder, tmp
     monkeypatch.setattr(search, "FAISS_FROM", faiss_from)
     texts = make_texts(200)
     index = ReplyIndex.build(encoder, texts * 2, [text[::-1] for text in texts * 2], duplicate_cosine=0.95)
-    index.calibrate(make_texts(30, seed=1), texts[:30])
-    index.settings = replace(index.settings, examples=["hello"])
+    review_pairs(index)
     index.save(tmp_path / "index")
     opened = ReplyIndex.load(tmp_path / "index", device="cpu")
     assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
     best = opened.suggest(QUERIES[0])[0]
-    assert best.message == best.text[::-1] and opened.settings == index.settings
+    assert best.message == best.text[::-1] and opened.settings == index.settings and opened.review == index.review
     assert (tmp_path / "index" / "replies.faiss").is_file() is (faiss_from == 100)
     opened.save(tmp_path / "index")  # over the files that it reads
     reopened = ReplyIndex.load(tmp_path / "index", encoder)
     assert reopened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-
-
-def test_index_opens_with_its_model_in_bfloat16(folder, encoder, many, tmp_path):
-    many.save(tmp_path / "index")
-    assert len(ReplyIndex.load(tmp_path / "index", dtype="bfloat16")) == len(many)
 
 
 def test_index_of_other_weights_is_refused(folder, encoder, tiny_tokenizer, many, tmp_path):
@@ -232,6 +232,7 @@ def test_index_of_other_weights_is_refused(folder, encoder, tiny_tokenizer, many
         other.response_head.layers[0].weight[0, 0] += 0.1
     with pytest.raises(ValueError, match="built with other weights"):
         ReplyIndex.load(tmp_path / "index", Encoder(other, tiny_tokenizer))
+    assert len(ReplyIndex.load(tmp_path / "index", dtype="bfloat16")) == len(many)
 
 
 def test_a_run_can_be_moved_and_its_index_opened_from_any_folder(folder, tmp_path, monkeypatch):
@@ -246,7 +247,7 @@ def test_a_run_can_be_moved_and_its_index_opened_from_any_folder(folder, tmp_pat
     expected = index.suggest("hello")
     assert ReplyIndex.load(tmp_path / "elsewhere" / "replies").suggest("hello") == expected
     (tmp_path / "run").rename(tmp_path / "moved")
-    opened = ReplyIndex.load(tmp_path / "moved" / "replies")
+    opened = ReplyIndex.load(tmp_path / "moved")
     assert opened.suggest("hello") == expected
     assert opened.encoder.name == str(tmp_path / "moved" / "model")
     with pytest.raises(ValueError, match="was built with it; if it has been moved, give its new folder"):

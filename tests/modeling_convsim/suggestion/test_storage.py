@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,27 +11,20 @@ import numpy as np
 import pyarrow
 import pytest
 from filelock import FileLock
-from modeling_convsim.suggestion.calibration import Calibration, PrecisionRow
 from pyarrow import parquet
 
 from modeling_convsim.files.storage import lock_beside
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.deduplication import Replies
-from modeling_convsim.suggestion.storage import (
-    IndexFile,
-    IndexSettings,
-    lock_index,
-    read_index,
-    write_index,
-    write_settings,
-)
+from modeling_convsim.suggestion.probability import Curve
+from modeling_convsim.suggestion.ratings import HeldOut, Rating, Shown, add_rating, read_ratings
+from modeling_convsim.suggestion.storage import IndexFile, IndexSettings, lock_index, read_index, write_index
 
 FILE = IndexFile("a/model", "0" * 64, 1, IndexSettings())
-CALIBRATED = replace(FILE, settings=IndexSettings(calibration=Calibration(30, [PrecisionRow(0.5, 0.9, 1.0)])))
 
 
-def write(folder: Path, text: str) -> None:
-    write_index(folder, FILE, Replies([text], np.array([1]), None), np.zeros((1, 2)), None)
+def write(folder: Path, text: str, file: IndexFile = FILE, review: Sequence[HeldOut] = ()) -> None:
+    write_index(folder, file, Replies([text], np.array([1]), None), np.zeros((1, 2)), None, review)
 
 
 def text_of(folder: Path) -> str:
@@ -77,17 +71,27 @@ def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
         write(index, "newer")
 
 
-def test_settings_of_an_index_that_was_rebuilt_are_not_written(index):
-    write_settings(index, CALIBRATED)
-    assert read_index(index).file == CALIBRATED
-    with pytest.raises(ValueError, match="has been rebuilt since it was opened"):
-        write_settings(index, replace(CALIBRATED, replies=2))
-    assert read_index(index).file == CALIBRATED
+def test_ratings_stay_with_an_index_and_have_scores_as_long_as_these_are_the_same(index):
+    add_rating(index / "ratings.jsonl", Rating("a", "b", "send", ["x"], 0.5))
+    add_rating(index / "ratings.jsonl", Rating("c", "d", "no", [], 0.7))
+    settings = IndexSettings(curve=Curve(0.1, 0.2, True, []))
+    for file, scores in (
+        (replace(FILE, settings=settings, replies=1), [0.5, 0.7]),
+        (replace(FILE, weights_sha256="1" * 64), [0.4, None]),
+        (replace(FILE, weights_sha256="1" * 64, settings=IndexSettings(consensus_weight=1.0)), [0.3, None]),
+    ):
+        write(index, "new", file, [HeldOut("a", ["x"], "real", [Shown("b", scores[0])])])
+        ratings = read_ratings(index / "ratings.jsonl")
+        assert [each.score for each in ratings] == scores and [each.rating for each in ratings] == ["send", "no"]
+    (index / "ratings.jsonl").write_text("{}\n")
+    with pytest.raises(ValueError, match=r"ratings.jsonl:1: "):
+        write(index, "newer")
+    assert text_of(index) == "new" and (index / "ratings.jsonl").read_text() == "{}\n"
 
 
 def test_an_index_of_another_format_is_refused(index):
     for values, message in (
-        ({"format": 1}, "written in format 1, but this version reads format 5: rebuild it"),
+        ({"format": 1}, "written in format 1, but this version reads format 6: rebuild it"),
         ({"format": 3, "side": "input"}, "an index of questions, of truncated vectors or of two models .*: rebuild it"),
         ({"format": 3, "side": "response", "second": {"share": 0.5}}, "or of two models of an earlier version"),
     ):
@@ -96,25 +100,31 @@ def test_an_index_of_another_format_is_refused(index):
             read_index(index)
 
 
-def test_an_index_of_replies_of_the_format_before_is_opened(tmp_path):
-    """As `convsim adapt` wrote it, with SHA256SUMS, which are not verified: that reads all vectors."""
-    table = [{"threshold": 0.5, "precision": 0.9, "coverage": 1.0}]
-    calibration = {"threshold": 0.5, "min_precision": 0.8, "precision": 0.9, "coverage": 1.0, "pairs": 30}
-    values = {
-        "format": 3, "model": "a/model", "weights_sha256": "0" * 64, "truncate_dim": None, "side": "response",
-        "replies": 1, "duplicate_cosine": 0.8, "message_weight": 0.5, "calibration": calibration | {"table": table},
-        "no_threshold": None, "question_threshold": None, "consensus_weight": 1.0, "examples": ["hi"], "second": None,
-    }  # fmt: skip
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_an_index_of_replies_of_an_earlier_format_is_opened(tmp_path, version):
+    """As `convsim adapt` wrote them: 3 and 4 with SHA256SUMS, which are not verified: that reads all vectors."""
+    table = {"pairs": 30, "table": [{"threshold": 0.5, "precision": 0.9, "coverage": 1.0}]}
+    settings = {"duplicate_cosine": 0.8, "message_weight": 0.5, "consensus_weight": 1.0}
+    settings |= {"calibration": table, "examples": ["hi"]}
+    values = {"format": version, "model": "a/model", "weights_sha256": "0" * 64, "replies": 1}
+    values |= {"truncate_dim": None, "side": "response", "second": None, **settings} if version == 3 else {}
+    values |= {"settings": {**settings, "by_messages": True}} if version > 3 else {}
     (tmp_path / "index.json").write_text(json.dumps(values))
-    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  vectors.npy\n")
-    columns = {"text": ["yes"], "count": [2], "question": ["ok?"], "variants": [None]}
-    parquet.write_table(pyarrow.table(columns), tmp_path / "replies.parquet")
-    np.save(tmp_path / "vectors.npy", np.zeros((1, 4), np.float16))
-    file, replies, *_ = read_index(tmp_path)
-    expected = IndexSettings(0.8, False, 0.5, 1.0, CALIBRATED.settings.calibration, ["hi"])
-    assert file == IndexFile("a/model", "0" * 64, 1, expected) and replies.messages == ["ok?"]
-    write_index(tmp_path, file, replies, np.zeros((1, 4)), None)
-    assert read_index(tmp_path).file == file and not (tmp_path / "SHA256SUMS").exists()
+    columns = {"text": ["yes", "yes"], "count": [2, 2], "question" if version == 3 else "message": ["ok?", "so?"]}
+    if version == 5:
+        lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    else:
+        parquet.write_table(pyarrow.table(columns), tmp_path / "replies.parquet")
+        (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  vectors.npy\n")
+    np.save(tmp_path / "vectors.npy", np.ones((2, 4), np.float16))
+    add_rating(tmp_path / "ratings.jsonl", Rating("a", "yes", "send", [], 0.5))
+    for opened in (read_index(tmp_path), read_index(tmp_path)):
+        assert opened.file == IndexFile("a/model", "0" * 64, 1, IndexSettings(0.8, version > 3, 0.5, 1.0))
+        assert opened.replies.messages == ["ok?", "so?"] and opened.replies.counts.tolist() == [2, 2]
+        write_index(tmp_path, opened.file, opened.replies, np.ones((2, 4)), None, [])
+    assert {path.name for path in tmp_path.iterdir()} == {"index.json", "replies.jsonl", "vectors.npy", "ratings.jsonl"}
+    assert read_ratings(tmp_path / "ratings.jsonl")[0].score == 0.5
 
 
 @pytest.mark.parametrize(
@@ -122,7 +132,7 @@ def test_an_index_of_replies_of_the_format_before_is_opened(tmp_path):
     [
         ("model", 7, r"Expected `str`, got `int` - at `\$.model`"),
         ("settings", {"duplicate_cosine": 0}, "duplicate_cosine is 0.0, expected a number above 0, at most 1"),
-        ("settings", {"calibration": {"pairs": 1}}, "Object missing required field `table`"),
+        ("settings", {"curve": {"slope": 1}}, "Object missing required field `intercept`"),
     ],
 )
 def test_a_setting_that_was_edited_wrongly_is_named(index, name, value, message):
