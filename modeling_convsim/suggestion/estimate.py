@@ -8,7 +8,7 @@ import numpy as np
 
 from modeling_convsim.suggestion.deduplication import canonical_form
 from modeling_convsim.suggestion.probability import FEWEST, Curve
-from modeling_convsim.suggestion.ratings import MAX_TEXT, HeldOut, Shown
+from modeling_convsim.suggestion.ratings import MAX_TEXT, MAX_TURNS, HeldOut, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 
 REVIEWED = 200  # messages
@@ -87,7 +87,8 @@ def make_review(suggestions: Sequence[Sequence[Suggestion]], pairs: Pairs) -> li
 
     def can_be_rated(row: int) -> bool:
         texts = [pairs.messages[row], *pairs.contexts[row], *(each.text for each in suggestions[row])]
-        return len(texts) > 1 + len(pairs.contexts[row]) and all(0 < len(text) <= MAX_TEXT for text in texts)
+        turns = len(pairs.contexts[row])
+        return len(texts) > 1 + turns <= 1 + MAX_TURNS and all(0 < len(text) <= MAX_TEXT for text in texts)
 
     rows = [row for row in np.random.default_rng(0).permutation(len(suggestions)) if can_be_rated(row)][:REVIEWED]
     return [
