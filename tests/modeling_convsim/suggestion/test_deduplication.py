@@ -43,9 +43,9 @@ def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
 
 def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():
     embeddings = np.array([[1, 0], [0.6, 0.8], [0, 1], [1, 0]], np.float32)
-    assert drop_near_duplicates(embeddings, np.float32(0.6)) == [0, 2]
-    assert drop_near_duplicates(embeddings, 0.7) == [0, 1]  # 0.6, 0.8 and 0, 1 have a cosine of 0.8
-    assert drop_near_duplicates(embeddings[::-1], 0.9) == [0, 1, 2]
+    assert drop_near_duplicates(embeddings, np.float32(0.6), 9) == [0, 2]
+    assert drop_near_duplicates(embeddings, 0.7, 9) == [0, 1]  # 0.6, 0.8 and 0, 1 have a cosine of 0.8
+    assert drop_near_duplicates(embeddings[::-1], 0.9, 2) == [0, 1]
 
 
 @pytest.mark.parametrize("diversity", [0, 0.3, 1])

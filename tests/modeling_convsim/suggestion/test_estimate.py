@@ -66,26 +66,18 @@ def test_no_message_of_a_review_is_answered_by_itself_or_by_its_own_pair(encoder
     answers = {}
     for message, reply in zip(messages, replies, strict=True):
         answers.setdefault(canonical_form(message), set()).add(reply)
-    assert 27 <= len(index.review) <= 28 and len({canonical_form(each.message) for each in index.review}) >= 27
+    assert len(index.review) == len({canonical_form(each.message) for each in index.review}) == 140
     for each in index.review:
         form, texts = canonical_form(each.message), [one.text for one in each.suggestions]
         assert form and each.reply in answers[form] and len(texts) == 3
         assert not {each.reply, *answers[form]} & set(texts) and form not in map(canonical_form, texts)
-    forms = {canonical_form(each.message) for each in index.review}
-    rows = [row for row, message in enumerate(messages) if canonical_form(message) not in forms]
-    known = ReplyIndex.build(
-        encoder, [replies[row] for row in rows], [messages[row] for row in rows], duplicate_cosine=1
-    )
-    for each in index.review[:9]:
-        shown = [(one.text, pytest.approx(one.score, rel=1e-3)) for one in each.suggestions]
-        assert [(one.text, one.score) for one in known.suggest(each.message)] == shown
     assert index.is_estimated and not expected.review
     assert index.suggest_many(messages[:9])[0][0].text == expected.suggest_many(messages[:9])[0][0].text  # it has all
 
 
 def test_a_review_has_up_to_200_messages_that_can_be_rated_and_few_pairs_have_none(encoder):
     index = ReplyIndex.build(encoder, make_texts(40))
-    messages = [*make_texts(230, seed=1), " ", "long " * 4001, "turns", "nothing"]
+    messages = [*make_texts(230, seed=1), "", "long " * 4001, "turns", "nothing"]
     contexts = [[]] * 232 + [["a"] * 51, []]
     suggestions = [*index.suggest_many(messages[:-1]), []]
     review = make_review(suggestions, Pairs(messages, ["real"] * 234, contexts))
@@ -93,7 +85,7 @@ def test_a_review_has_up_to_200_messages_that_can_be_rated_and_few_pairs_have_no
     assert len(names) == len(set(names)) == 200 and set(names) <= set(messages[:230]) and names != messages[:200]
     few = make_review(suggestions[200:], Pairs(messages[200:], ["real"] * 34, contexts[200:]))
     assert {each.message for each in few} == set(messages[200:230])
-    few = ReplyIndex.build(encoder, make_texts(99), make_texts(99, seed=1))  # a fifth is less than 20
+    few = ReplyIndex.build(encoder, make_texts(19), make_texts(19, seed=1))
     review_pairs(few)
     assert not few.review and few.settings.curve is None
     review_pairs(index)  # which has no messages
