@@ -104,6 +104,7 @@ class ReplyIndex:
         self.encoder, self.replies, self.settings = encoder, replies, settings or IndexSettings()
         self._numbers, self.vectors, self._faiss = replies.numbers(), vectors, faiss_index
         self.ratings: list[Rating] = []
+        self._thresholds: dict[float, Threshold] = {}  # of `ratings`, by precision
         self.review: list[HeldOut] = []
         self._has_messages = self.settings.by_messages or vectors.shape[1] > encoder.vector_size("response")
         self._embeddings: dict[int, np.ndarray] = {}  # of replies, by their numbers
@@ -266,6 +267,7 @@ class ReplyIndex:
             self.ratings = read_ratings(ratings)
         else:
             self.ratings = last_ratings(msgspec.convert(list(ratings), list[Rating]))
+        self._thresholds.clear()
         curve = fit_ratings(self.ratings)
         if curve:
             self.settings = replace(self.settings, curve=curve)
@@ -293,13 +295,15 @@ class ReplyIndex:
         """
         if not 0 < precision < 1:
             raise ValueError(f"precision is {precision}, expected a number above 0 and below 1")
+        if precision in self._thresholds:
+            return self._thresholds[precision]
         best: dict[tuple[str, ...], tuple[float, bool]] = {}
         for each in self.ratings:
             question = (each.message, *each.context)
             if each.score is not None and (question not in best or best[question][0] < each.score):
                 best[question] = each.score, each.rating == "send"
         scores, is_right = np.array(list(best.values()), np.float64).reshape(-1, 2).T
-        return find_threshold(scores, is_right.astype(bool), precision)
+        return self._thresholds.setdefault(precision, find_threshold(scores, is_right.astype(bool), precision))
 
     def encode_messages(self, messages: list[str], contexts: Sequence[Sequence[str]] | None = None) -> np.ndarray:
         """The vectors of messages to answer, (messages, dimensions), whose dot products with `vectors` are the scores.
