@@ -29,7 +29,7 @@ from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
 FOLDS = 3
-RATED = "ratings"  # the source of pairs that are not held out: replies that were rated
+RATED = "replies/ratings.jsonl"  # the source of rated replies, which measure nothing; that of a log is no file name
 
 
 @dataclass(frozen=True)
