@@ -2,19 +2,22 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+from datasets import DatasetDict, load_dataset
 
-from data_scripts.chats.conversations import ConversationOptions
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.ratings import RATINGS, Rating, add_rating, read_ratings
 from tests.trainer.adapt.conftest import CHATS
 from trainer.adapt import adaptation
 from trainer.adapt.__main__ import main
-from trainer.adapt.chats import adapt_to_chats, choose_base
+from trainer.adapt.chats import choose_base
 
 COLUMNS = ["thread=ticket", "speaker=from"]
 
@@ -26,6 +29,12 @@ def write_chats(path: Path, chats: list[list[str]]) -> str:
         for ticket, messages in enumerate(chats):
             writer.writerows([ticket, speaker, text] for speaker, text in zip("aba", messages, strict=False))
     return str(path)
+
+
+@pytest.fixture
+def base(base, tmp_path) -> str:
+    """A copy of the base, which a test may delete."""
+    return shutil.copytree(base, str(tmp_path / "base"))
 
 
 @pytest.fixture
@@ -41,62 +50,112 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
     return words
 
 
-def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_path, capsys):
-    file, output = Path(write_chats(tmp_path / "support.csv", CHATS)), tmp_path / "run"
-    results = adapt_to_chats([file], ConversationOptions(columns=COLUMNS), output, base)
-    printed = capsys.readouterr().out
-    assert results == json.loads((tmp_path / "run" / "results.json").read_text())
-    pairs = results["chats"]["report"]["splits"]
-    assert sum(pairs.values()) == len(CHATS)
+def read_pairs(run: Path) -> DatasetDict:
+    return load_dataset("parquet", data_dir=str(run / "pairs"))
 
-    # every system ranks the same held-out messages
+
+def rating(message: str, reply: str, answer: str = "send", **more: Any) -> str:
+    return json.dumps({"message": message, "reply": reply, "rating": answer, **more}) + "\n"
+
+
+def test_chats_become_a_run_that_can_be_moved_and_ratings_are_trained_on(options, base, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
+    assert main(options(CHATS)) == 0
+    printed, results = capsys.readouterr().out, json.loads((run / "results.json").read_text())
+    assert len(printed.splitlines()) <= 25
+    pairs = results["chats"]["report"]["splits"]
+    held_out = pairs["train"] + pairs.get("validation", 0)  # fewer than 4,000 pairs are cross-validated
+    assert sum(pairs.values()) == len(CHATS) and f"{len(CHATS)} pairs in {len(CHATS)} conversations" in printed
+
+    # every system ranks the same held-out messages, and suggests for the same ones
     adapted, baselines = results["response_prediction"], results["baselines"]
     assert {"base", "bm25", "tfidf"} <= baselines.keys()
-    for baseline in (*(each["response_prediction"] for each in baselines.values()), adapted):
-        assert baseline["queries"] == pairs["train"] + pairs.get("validation", 0)  # the test split is small
-        assert baseline["candidates"] == adapted["candidates"] and baseline["split"] == "cross-validation"
-        assert f"{baseline['p_at_1']:.3f}" in printed
-
-    closing = printed.splitlines()[-4:]
-    assert [line.split()[0] for line in closing] == ["read", "model", "files", "next"]
-    assert f"{sum(pairs.values())} pairs" in closing[0] and f"P@1 {adapted['p_at_1']:.3f}" in closing[1]
-
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    for system in (*(each["response_prediction"] for each in baselines.values()), adapted):
+        assert system["queries"] == results["adaptation"]["queries"] == held_out  # the test split is small
+        assert system["candidates"] == adapted["candidates"] and system["split"] == "cross-validation"
+        for name in ("p_at_1", "one_of_three"):
+            low, high = system[f"{name}_interval"]
+            assert f"{system[name]:.3f}  [{low:.3f}, {high:.3f}]" in printed
+    card = (run / "model" / "README.md").read_text()
     assert f"was {results['adaptation']['p_at_1']:.3f} for this model" in " ".join(card.split()) and "| BM25 |" in card
+    readme = (run / "README.md").read_text()
+    assert printed.splitlines()[0] in readme and "](curve.png)" in readme and (run / "curve.png").stat().st_size > 9999
 
-    # fewer than 4,000 pairs are cross-validated: each is a query once
-    chosen = results["adaptation"]
-    assert chosen["queries"] == pairs["train"] + pairs.get("validation", 0)
+    index = ReplyIndex.load(run)
+    assert index.encoder.digest() == Encoder.from_pretrained(run / "model").digest()
+    assert results["adaptation"]["lexical_share"] == index.encoder.model.config.lexical_share
+    splits, suggestions = read_pairs(run), results["chats"]["suggestions"]
+    known = {each["input"]: each["response"] for name, rows in splits.items() if name != "test" for each in rows}
+    assert {known[each.message] for each in index.review} == {each.reply for each in index.review} != {""}
+    assert held_out / 3 < len(index.review) == suggestions["messages"] < 2 * held_out / 3  # the others choose weights
+    assert suggestions["curve"] == asdict(index.settings.curve) and index.is_estimated
+    for each in index.review:  # the model and the index of the other folds suggested
+        assert each.reply not in [one.text for one in each.suggestions] and len(each.suggestions) == 3
+    for message in [line[2:] for line in printed.splitlines() if line.startswith("> ")]:
+        (example,) = [each for each in index.review if each.message == message]
+        for one in example.suggestions:
+            assert f"{index.settings.curve.probability(one.score):4.0%}  {one.text}" in printed
 
-    index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
-    assert chosen["lexical_share"] == index.encoder.model.config.lexical_share
-    held_out = {example["reply"] for example in results["chats"]["examples"]}
-    assert len(held_out) == 3 and not held_out & set(index.replies.texts)
-    for example in results["chats"]["examples"]:
-        (best,) = index.suggest(example["message"], 1)
-        assert best.text == example["suggestion"] in printed and best.message == example["in_reply_to"] in printed
-    examples = set(index.settings.examples)
-    assert examples and not examples & set(index.replies.messages)  # of the test split
-    thresholds = results["chats"]["calibration"]
-    assert thresholds["pairs"] == chosen["queries"] and f"{thresholds['table'][-1]['precision']:.1%}" in printed
-    assert [asdict(row) for row in index.settings.calibration.table] == thresholds["table"]
+    # ratings of the run, and a file of others, which may take one back
+    first, second, third = list(known)[:3]
+    rate = index.review[0]
+    for one, answer in zip(rate.suggestions, ["send", "no", "edit"], strict=True):
+        add_rating(run / "replies" / RATINGS, Rating(rate.message, one.text, answer, rate.context, one.score, "review"))
+    with (run / "replies" / RATINGS).open("a") as file:
+        file.write(rating(first, "sent with the run") + rating(second, "taken back"))
+    before = (run / "replies" / RATINGS).read_bytes().splitlines()
+    beside = tmp_path / "rated.jsonl"
+    beside.write_text(
+        rating(second, "taken back", "no") + rating(third, "sent beside it", context=["hi"]) + rating("who?", "me")
+        + rating(splits["test"]["input"][0], "seen in the test split") + rating(third, known[third])
+    )  # fmt: skip
+    # whatever the name of the log is
+    (tmp_path / "logs").mkdir()
+    log = write_chats(tmp_path / "logs" / "ratings.csv", CHATS)
+    words = [log, str(beside), "--columns", *COLUMNS, "-o", str(run), "--base", base, "--overwrite"]
+    assert main(words) == 0
+    again = json.loads((run / "results.json").read_text())
+    assert again["sent"] == {"added": 4, "known": 1, "held out": 1} and "4 of ratings" in capsys.readouterr().out
+    assert again["response_prediction"]["queries"] == held_out and again["chats"]["report"]["splits"] == pairs
+    replies = set(ReplyIndex.load(run).replies.texts)
+    added = {"sent with the run", "sent beside it", "me", rate.suggestions[0].text}
+    assert added <= replies and not replies & {"taken back", "seen in the test split"}
+    after = read_ratings(run / "replies" / RATINGS)
+    assert [(each.message, each.reply, each.rating) for each in after] == [
+        (line["message"], line["reply"], line["rating"]) for line in map(json.loads, before)
+    ]
+
+    # moved, renamed, and without the base
+    expected = ReplyIndex.load(run).suggest(first)
+    monkeypatch.setenv("CONVSIM_BASE", str(tmp_path / "nowhere"))
+    shutil.rmtree(base)
+    (tmp_path / "elsewhere").mkdir()
+    assert ReplyIndex.load(run.rename(tmp_path / "elsewhere" / "support")).suggest(first) == expected
 
 
-def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_path, capsys):
+def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
     assert main(options(CHATS[:5], "--repliers", "b")) == 0
     printed = capsys.readouterr().out
     assert "5 pairs are too few to adapt a model" in printed and "about 45 more conversations like these" in printed
-    index = ReplyIndex.load(tmp_path / "run" / "replies")
+    index = ReplyIndex.load(run)
     assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
-    assert index.encoder.name == base
+    assert index.encoder.digest() == Encoder.from_pretrained(base).digest()
     assert index.suggest(CHATS[2][0], 1)[0].message in [message for message, _ in CHATS[:5]]
     assert main(options(CHATS[:5])) == 2
     assert "is not empty: delete and replace the run there with --overwrite, or" in capsys.readouterr().err
-    (tmp_path / "run" / "model").mkdir()
-    (tmp_path / "run" / "notes.txt").write_text("of the user")
-    assert main(options(CHATS[:6], "--overwrite")) == 0
-    assert {path.name for path in (tmp_path / "run").iterdir()} >= {"replies", "pairs", "notes.txt", "results.json"}
-    assert not (tmp_path / "run" / "model").exists()
+    results = (run / "results.json").read_bytes()
+    (run / "README.md").write_text("of the user")
+    assert main(options(CHATS[:6], "--overwrite")) == 2
+    assert f"{run / 'README.md'} would be replaced" in capsys.readouterr().err
+    assert (run / "README.md").read_text() == "of the user" and (run / "results.json").read_bytes() == results
+    (run / "README.md").rename(run / "notes.txt")
+    assert main(options(CHATS[:49], "--overwrite")) == 0
+    assert {path.name for path in run.iterdir()} >= {"replies", "pairs", "notes.txt", "model", "results.json"}
+    monkeypatch.setenv("CONVSIM_BASE", str(tmp_path / "nowhere"))
+    shutil.rmtree(base)
+    index = ReplyIndex.load(run.rename(tmp_path / "moved"))
+    assert len(index.suggest(CHATS[2][0])) == 3 and len(index.review) == 49 and index.is_estimated
 
 
 @pytest.mark.parametrize(

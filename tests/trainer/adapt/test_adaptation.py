@@ -8,8 +8,10 @@ from safetensors.torch import load_file
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.suggestion.ratings import Rating
 from trainer.adapt import adaptation as module
-from trainer.adapt.adaptation import adapt, scale_schedule, split_pairs
+from trainer.adapt.adaptation import adapt, add_sent, scale_schedule, split_pairs
+from trainer.adapt.cross_validation import RATED
 from trainer.data.datasets import RunData
 from trainer.settings import PRESETS, build_settings, parse_settings
 from trainer.training.loop import TrainingLoop
@@ -59,6 +61,32 @@ def test_a_few_pairs_have_no_dev_split_and_more_a_tenth_of_at_least_200(train, d
     (trained,) = data.training.values()
     texts = [*trained["input"], *(held_out["input"] if held_out else [])]
     assert sorted(texts, key=int) == [row["input"] for row in rows]
+
+
+def test_replies_that_were_sent_are_trained_on_except_those_to_messages_that_measure():
+    names = ("input", "response", "thread", "source")
+    rows = [dict(zip(names, (f"m{row}", f"r{row}", f"t{row}", "log"), strict=True), context=["hi"]) for row in range(5)]
+    dev, test = Dataset.from_list(rows[3:4]), Dataset.from_list(rows[4:])
+    data = RunData({"pairs": Dataset.from_list(rows[:3])}, {"pairs": DatasetDict(validation=dev, test=test)})
+    sent = [
+        ("m0", "r0"),
+        ("m1", "new"),
+        ("m1", "r2"),
+        ("m3", "new"),
+        ("m4", "r4"),
+        ("m4", "r0"),
+        ("x", "r1"),
+        ("y", "z"),
+    ]
+    ratings = [Rating("m0", "edited", "edit"), Rating("m2", "wrong", "no")]
+    ratings += [Rating(*each, "send", ["before", "at first"], score=0.1, source="review") for each in sent]
+    assert add_sent(data, ratings) == {"added": 4, "known": 1, "held out": 3}
+    added = data.training["pairs"].to_list()[3:]
+    assert [(row["input"], row["response"]) for row in added] == [("m1", "new"), ("m1", "r2"), ("x", "r1"), ("y", "z")]
+    assert [row["thread"] for row in added[:2]] == ["t1", "t1"] and added[0]["context"] == ["before", "at first"]
+    assert len({row["thread"] for row in added} | {"t0", "t2", "t3", "t4"}) == 7
+    assert {row["source"] for row in added} == {RATED} and data.training["pairs"].to_list()[:3] == rows[:3]
+    assert data.evaluation["pairs"]["test"].to_list() == rows[4:]
 
 
 def test_a_stopped_adaptation_starts_again_and_has_the_same_result(base, adapted_pairs, tmp_path, monkeypatch):

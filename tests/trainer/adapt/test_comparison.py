@@ -7,17 +7,22 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
+from modeling_convsim.suggestion.estimate import CONSTANT, COSINE, RECURRENCE, Estimator, Pairs
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import comparison
-from trainer.adapt.comparison import PEER, compare, describe_gain, format_comparison
+from trainer.adapt.comparison import PEER, compare, format_comparison
 from trainer.adapt.cross_validation import hold_out
 from trainer.adapt.selection import Gain
+from trainer.adapt.suggestions import Part, Suggested, Weights
 from trainer.evaluation.ranking import Ranks
 
 INPUTS = [f"question {number}" for number in range(30)]
 RESPONSES = [f"answer {number}" for number in range(30)]
-PAIRS = Dataset.from_dict({"input": INPUTS, "response": RESPONSES, "thread": INPUTS})
-KNOWN = Dataset.from_dict({"input": ["how much", "where"], "response": ["ten euros", "there"], "thread": ["a", "b"]})
+PAIRS = Dataset.from_dict({"input": INPUTS, "response": RESPONSES, "thread": INPUTS, "source": ["s"] * 30})
+KNOWN = Dataset.from_dict(
+    {"input": ["how much", "where"], "response": ["ten euros", "there"], "thread": ["a", "b"], "source": ["s"] * 2}
+)
+JUDGE = FakeEncoder(size=16)
 
 
 @pytest.fixture
@@ -52,44 +57,74 @@ def hits(encoder: FakeEncoder) -> np.ndarray:
     return scores.argmax(axis=1) == np.arange(30)
 
 
-def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(encoders):
-    result = compare(adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)))
+@pytest.fixture
+def suggested() -> Suggested:
+    """Suggestions for 24 messages of 9 conversations in two parts, from the replies of 20 and 15 others."""
+    parts = []
+    for rows, known in ((range(20, 30), RESPONSES[:20]), (range(1, 15), RESPONSES[14:29])):
+        pairs = Pairs([INPUTS[row] for row in rows], [RESPONSES[row] for row in rows], [[] for _ in rows])
+        index: Any = SimpleNamespace(replies=SimpleNamespace(texts=[*known, known[0]]))
+        parts.append(Part(index, pairs, np.array([row // 3 for row in rows])))
+    chances = [np.array([0.5, 0.25, 0.1])[: row % 3 + 1] * (row + 1) / 24 for row in range(24)]
+    return Suggested(parts, Weights(0, 0, 0), [], chances)
+
+
+def one_of(chances: list[float]) -> float:
+    """Halfway between the most probable suggestion and independent ones."""
+    return (max(chances) + 1 - np.prod([1 - each for each in chances])) / 2
+
+
+def spread(values: np.ndarray, threads: np.ndarray) -> list[float]:
+    """The 95% interval of the mean, over conversations that are drawn again."""
+    random, means = np.random.default_rng(1), []
+    groups = [values[threads == thread] for thread in np.unique(threads)]
+    for _ in range(4000):
+        drawn = [groups[number] for number in random.integers(len(groups), size=len(groups))]
+        means.append(sum(map(np.sum, drawn)) / sum(map(len, drawn)))
+    return np.quantile(means, [0.025, 0.975]).tolist()
+
+
+def test_each_system_ranks_the_same_queries_and_suggests_for_the_same_messages(encoders, suggested):
+    estimator = Estimator(JUDGE, RESPONSES)
+    result = compare(adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)), suggested, estimator)
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result["adapted"]["p_at_1"] == pytest.approx(ours.mean())
     for part in result.values():
-        low, high = part["p_at_1_interval"]
-        assert low <= part["p_at_1"] <= high and (low < high or part["p_at_1"] in (0, 1))
+        for name in ("p_at_1", "one_of_three"):
+            low, high = part[f"{name}_interval"]
+            assert low <= part[name] <= high and (low < high or part[name] in (0, 1))
         assert (part["queries"], part["candidates"], part["split"]) == (30, 30, "test")
     assert list(result) == ["adapted", "base", "bm25", "tfidf"]
     part = result["base"]
     assert part["p_at_1"] == pytest.approx(base.mean())
     assert part["gain"] == pytest.approx(ours.mean() - base.mean())
     # of each query's difference, as the queries of both are the same
-    difference = ours.astype(float) - base
-    random = np.random.default_rng(1)
-    means = difference[random.integers(30, size=(4000, 30))].mean(axis=1)
-    assert part["gain_interval"] == pytest.approx(np.quantile(means, [0.025, 0.975]), abs=0.04)
-    text = format_comparison(result)
-    assert "the real reply ranks first among 30, for 30 held-out messages (test)" in text
-    assert f"  {'the base':<30} {base.mean():6.3f}  [" in text and f"{part['gain']:+6.3f}  [" in text
+    assert part["gain_interval"] == pytest.approx(spread(ours.astype(float) - base, np.arange(30)), abs=0.04)
+
+    threads, useful = suggested.threads, []
+    for each in suggested.parts:
+        known = each.index.replies.texts[:-1]  # the last one is repeated
+        scores = encoders["the/base"].encode(each.pairs.messages, "query") @ encoders["the/base"].encode(known).T
+        for row, reply in zip(scores, each.pairs.replies, strict=True):
+            best = sorted(range(len(known)), key=lambda number: -row[number])[:3]
+            cosines = JUDGE.encode([known[number] for number in best]) @ JUDGE.encode([reply])[0]
+            odds = CONSTANT + COSINE * cosines + RECURRENCE * estimator.recurrence
+            useful.append(one_of((1 / (1 + np.exp(-odds))).tolist()))
+    for name, values in (("base", useful), ("adapted", [one_of(each.tolist()) for each in suggested.chances])):
+        assert result[name]["one_of_three"] == pytest.approx(np.mean(values))
+        interval = spread(np.array(values), threads)
+        assert result[name]["one_of_three_interval"] == pytest.approx(interval, abs=0.2 * (interval[1] - interval[0]))
+    text = "\n".join(format_comparison(result))
+    assert f" {part['p_at_1']:.3f}  [" in text and f" {result['adapted']['one_of_three']:.3f}  [" in text
 
 
-def test_one_line_has_the_score_of_the_model_that_is_kept():
-    result = {"adapted": {"p_at_1": 0.5}, "base": {"p_at_1": 0.25}, PEER: {"p_at_1": 0.75}}
-    assert describe_gain(result, is_adapted=True) == f"adapted: P@1 0.500; 0.250 (the base), 0.750 ({PEER})"
-    kept = "the base as it is, because adapting did not help for certain"
-    assert describe_gain(result, is_adapted=False) == f"{kept}: P@1 0.250; 0.500 (adapted), 0.750 ({PEER})"
-    joined = f"{kept}; joined with the project's own base, whose share in a score is 0.5"
-    assert describe_gain(result, False, 0.5).startswith(f"{joined}: P@1 0.500; 0.250 (the base)")
-
-
-def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders):
+def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, suggested):
     """Each fold is ranked among its own replies."""
     beaten = np.arange(30) % 2
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare(adapted_of(encoders, splits, gain))
+        result = compare(adapted_of(encoders, splits, gain), suggested, Estimator(JUDGE, RESPONSES))
         assert result["adapted"]["p_at_1"] == pytest.approx(0.5) and result["adapted"]["split"] == "cross-validation"
         assert result["base"]["p_at_1"] == 0 and result["bm25"]["queries"] == 30

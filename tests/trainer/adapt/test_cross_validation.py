@@ -15,7 +15,7 @@ from datasets import Dataset, DatasetDict
 from modeling_convsim.files.errors import InputError
 from trainer.adapt import cross_validation as module
 from trainer.adapt.context import ContextChoice
-from trainer.adapt.cross_validation import TASK, CrossValidation, hold_out, split_into_folds
+from trainer.adapt.cross_validation import RATED, TASK, CrossValidation, hold_out, split_into_folds
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
 from trainer.evaluation.ranking import Ranks
@@ -126,7 +126,7 @@ def validate(monkeypatch, tiny_tokenizer) -> Callable[..., Any]:
 
 def make_pairs(threads: int, responses: int = 9, name: str = "") -> Dataset:
     rows = [
-        {"input": f"{row}{name}", "response": f"{row % responses}", "thread": f"{row // 3}{name}"}
+        {"input": f"{row}{name}", "response": f"{row % responses}", "thread": f"{row // 3}{name}", "source": "ratings"}
         for row in range(3 * threads)
     ]
     return Dataset.from_list(rows)
@@ -183,6 +183,19 @@ def test_the_halves_of_dev_have_whole_conversations():
     long = Dataset.from_dict({"input": list("abcdef"), "response": list("uvwxyz"), "thread": ["one"] * 6})
     (trial,) = hold_out(DatasetDict(train=make_pairs(5), validation=long))
     assert [len(part) for part in trial.parts] == [3, 3]
+
+
+def test_rated_replies_measure_nothing_and_are_not_trained_on_where_their_conversation_is_held_out():
+    pairs = make_pairs(20)
+    rated = [{**pairs[row], "response": f"rated {row}", "source": RATED} for row in (0, 1, 17, 40)]
+    rated.append({**rated[0], "response": "rated new", "thread": "rating 0"})
+    trials = hold_out(DatasetDict(train=Dataset.from_list([*rated[:2], *pairs, *rated[2:]])))
+    assert sorted(chain(*(trial.held_out["input"] for trial in trials)), key=int) == pairs["input"][:]
+    for trial in trials:
+        held_out, known = set(trial.held_out["thread"]), [text for text in trial.known["response"] if "rated" in text]
+        assert not any("rated" in text for text in trial.held_out["response"]) and len(trial.rows) == len(trial.known)
+        assert set(known) - {"rated new"} == {row["response"] for row in rated[:4] if row["thread"] not in held_out}
+    assert sum("rated new" in trial.known["response"] for trial in trials) == 2
 
 
 def test_a_fold_with_a_single_reply_is_left_out():

@@ -15,8 +15,8 @@ from trainer.evaluation.ranking import Ranks
 
 COUNT = 60
 ANSWERS = {f"question {number}": f"answer {number}" for number in range(COUNT)}
-PAIRS = Dataset.from_dict(
-    {"input": list(ANSWERS), "response": list(ANSWERS.values()), "thread": [f"t{number}" for number in range(COUNT)]}
+PAIRS = Dataset.from_list(
+    [{"input": one, "response": two, "thread": one, "source": "s"} for one, two in ANSWERS.items()]
 )
 
 

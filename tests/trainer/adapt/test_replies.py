@@ -1,6 +1,6 @@
-"""The index of replies, its calibration, and the examples."""
+"""The index of an adapted model, its review, and the examples."""
 
-from dataclasses import asdict
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,71 +10,73 @@ from datasets import Dataset, DatasetDict
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.estimate import Pairs
+from modeling_convsim.suggestion.probability import Curve
+from modeling_convsim.suggestion.ratings import HeldOut, Shown
+from modeling_convsim.suggestion.reply_index import Suggestion
 from tests.modeling_convsim.suggestion.texts import make_texts
 from tests.modeling_convsim.tiny_models import build
-from trainer.adapt.cross_validation import Trial
-from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
-from trainer.adapt.suggestions import Weights, suggest_held_out
+from trainer.adapt.replies import build_index, format_examples, summarize
+from trainer.adapt.suggestions import Part, Suggested, Weights
+
+KNOWN = DatasetDict(train=Dataset.from_dict({"input": make_texts(30), "response": make_texts(30, seed=1)}))
 
 
-def make_pairs(count: int, name: str = "") -> Dataset:
-    rows = range(count)
-    return Dataset.from_dict(
-        {"input": [f"hello {name}{n}" for n in rows], "response": [f"yes {name}{n}" for n in rows]}
-    )
+@pytest.fixture
+def encoder(tmp_path, tiny_tokenizer) -> Encoder:
+    build("dan_best").save_pretrained(tmp_path / "model")
+    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    return Encoder.from_pretrained(tmp_path / "model")
 
 
-def adapted_of(encoder: Encoder, splits: DatasetDict, trials: list[Trial], judge: Any) -> Any:
-    choice = SimpleNamespace(encoder=encoder, trial_encoders=[encoder] * len(trials))
-    return SimpleNamespace(pairs=splits, trials=trials, choice=choice, judge=judge, measured_by="cross-validation")
+def make_suggested(count: int) -> Suggested:
+    """Suggestions for held-out messages; those with higher scores can be sent more often."""
+    rows, scores = range(count), np.random.default_rng(0).normal(size=(count, 3)).round(2)
+    pairs = Pairs([f"m{row}" for row in rows], [f"r{row}" for row in rows], [["before"] * (row % 2) for row in rows])
+    index: Any = None
+    shown = [[Suggestion(f"{row} {score}", None, score, None, 1) for score in scores[row].tolist()] for row in rows]
+    chances = [1 / (1 + np.exp(1 - 2 * each)) for each in scores]
+    return Suggested([Part(index, pairs, np.arange(count))], Weights(2.0, 1.0, 0.4), shown, chances)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_tokenizer):
-    path = tmp_path_factory.mktemp("run")
-    build("dan_best").save_pretrained(path / "model")
-    tiny_tokenizer.save_pretrained(path / "model")
-    return path
+def test_an_index_has_the_weights_the_probabilities_and_the_review_of_held_out_messages(encoder, tmp_path):
+    adapted: Any = SimpleNamespace(pairs=KNOWN, choice=SimpleNamespace(encoder=encoder))
+    suggested = make_suggested(300)
+    built = build_index(tmp_path, adapted, suggested)
+    for index in (built, ReplyIndex.load(tmp_path)):
+        assert (index.replies.texts, index.replies.messages) == (
+            KNOWN["train"]["response"][:],
+            KNOWN["train"]["input"][:],
+        )
+        settings, curve = index.settings, index.settings.curve
+        assert (settings.message_weight, settings.consensus_weight, settings.diversity) == (2, 1, 0.4)
+        assert index.is_estimated and curve.probability(0.5) == pytest.approx(0.5, abs=0.01)
+        assert curve.probability(1.5) == pytest.approx(1 / (1 + np.exp(-2)), abs=0.02)
+        numbers = [int(each.message[1:]) for each in index.review]
+        assert len(set(numbers)) == 200 and numbers != sorted(numbers)
+        for number, each in zip(numbers, index.review, strict=True):
+            shown = [Shown(one.text, one.score) for one in suggested.suggestions[number]]
+            assert each == HeldOut(f"m{number}", ["before"] * (number % 2), f"r{number}", shown)
+    part = summarize(suggested, built)
+    assert part["messages"] == 300 and part["weights"] == {"message": 2, "consensus": 1, "diversity": 0.4}
+    assert part["curve"]["slope"] == pytest.approx(2, abs=0.1) and len(part["curve"]["table"]) == 10
+    few = build_index(tmp_path, adapted, make_suggested(19))
+    assert few.settings.curve is None and len(few.review) == 19
 
 
-def test_the_weights_with_the_suggestions_most_like_the_real_replies_are_chosen(folder):
-    """The same messages are known with their replies, which have nothing to do with them: only the messages tell."""
-    known = Dataset.from_dict({"input": make_texts(30), "response": make_texts(30, seed=1)})
-    texts, encoder = np.array(known["response"]), Encoder.from_pretrained(folder / "model")
-    judge = SimpleNamespace(encode=lambda some: (np.array(some)[:, None] == texts).astype(float))
-    trials, splits = [Trial(np.arange(30), known, known, [])] * 2, DatasetDict(train=known, test=make_pairs(24))
-    built, calibration = build_index(folder, adapted_of(encoder, splits, trials, judge))
-    assert calibration["pairs"] == 60 and (calibration["message_weight"], calibration["consensus_weight"]) == (2, 0)
-    for index in (built, ReplyIndex.load(folder / "replies")):
-        assert (index.replies.texts, index.replies.messages) == (known["response"][:], known["input"][:])
-        assert (index.settings.message_weight, index.settings.consensus_weight) == (2, 0)
-        assert [asdict(row) for row in index.settings.calibration.table] == calibration["table"]
-        assert set(index.settings.examples) < set(splits["test"]["input"])
-    assert format_calibration(calibration).endswith("    100.0%")
-    few = [Trial(np.arange(30), known, known.select(range(19)), [])]
-    built, calibration = build_index(folder, adapted_of(encoder, DatasetDict(train=known), few, judge))
-    assert built.settings.calibration is None and calibration["table"] == []
-    by_weights = suggest_held_out(trials, [encoder] * 2, judge)
-    assert by_weights[Weights(2, 0)].cosines.mean() > by_weights[Weights(0, 0)].cosines.mean() + 0.3
-
-
-def test_examples_are_some_short_held_out_messages():
-    def suggest(message: str, k: int, context: list[str]) -> list[Any]:
-        assert (k, context) == (1, [])
-        return [SimpleNamespace(text=f"to {message}", score=0.5, message="who?")]
-
-    index, short, long = SimpleNamespace(suggest=suggest), make_pairs(40), "b" * 101
-    pairs = {"input": [*short["input"], long, "hi"], "response": [*short["response"], "ho", long]}
-    examples = suggest_examples(index, Dataset.from_dict(pairs))
-    messages = [example["message"] for example in examples]
-    assert len(set(messages)) == 3 and messages != short["input"][:3]  # not the first ones
-    replies = dict(zip(short["input"], short["response"], strict=True))
-    assert examples[0] == {
-        "message": messages[0], "suggestion": f"to {messages[0]}", "score": 0.5, "in_reply_to": "who?",
-        "reply": replies[messages[0]],
-    }  # fmt: skip
-    assert f"message     {messages[0]}\nsuggestion  to {messages[0]}  (0.500)\n" in format_examples(examples)
-    examples[0]["reply"] = "a\x1b[31mred\nline"
-    assert "a\\x1b[31mred line" in format_examples(examples)
-    silent = SimpleNamespace(suggest=lambda *_, **__: [])
-    assert suggest_examples(index, None) == suggest_examples(silent, short) == []
+def test_examples_are_the_first_short_messages_of_the_review(encoder):
+    index = ReplyIndex.build(encoder, KNOWN["train"]["response"][:])
+    first, second, third = ([Shown(f"{name} {n}", n / 2) for n in range(3)] for name in "abc")
+    long, wild = HeldOut("x" * 101, [], "", first), HeldOut("a\x1b[31mred\nline", [], "", second)
+    short = [HeldOut(f"short {n}", [], "r", third[: n + 1]) for n in range(3)]
+    index.review = [long, wild, HeldOut("hi", [], "", [Shown("y" * 101, 1.0)]), *short]
+    lines = format_examples(index)
+    assert [line for line in lines if line.startswith(">")] == ["> a\\x1b[31mred line", "> short 0", "> short 1"]
+    assert [line.split() for line in lines[1:4]] == [["?", "b", str(n)] for n in range(3)]
+    index.settings = replace(
+        index.settings, curve=Curve(0.0, np.log(3), estimated=True, table=[])
+    )  # odds of 3 ** score
+    index.review = [long]
+    assert [line.split() for line in format_examples(index)[1:]] == [
+        [chance, "a", str(n)] for n, chance in enumerate(["50%", "63%", "75%"])
+    ]
