@@ -7,7 +7,7 @@ import pytest
 # Words that a command needs before it looks at its output.
 WRITERS = {
     "modeling_convsim.encoding.__main__": ["MODEL", "texts.txt"],
-    "modeling_convsim.suggestion.__main__": ["build", "MODEL", "texts.txt"],
+    "modeling_convsim.suggestion.__main__:index": ["texts.txt"],
     "trainer.evaluation.__main__": ["MODEL"],
     "trainer.export.__main__": ["MODEL"],
     "trainer.report.__main__": ["--plan", "PLAN"],
@@ -17,9 +17,10 @@ WRITERS = {
 @pytest.mark.parametrize("command", WRITERS)
 def test_a_url_where_a_path_is_expected_is_no_new_folder(tmp_path, capsys, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(command)
+    module, _, function = command.partition(":")
+    main = getattr(importlib.import_module(module), function or "main")
     try:
-        code = module.main([*WRITERS[command], "--output", "s3://bucket/folder"])
+        code = main([*WRITERS[command], "--output", "s3://bucket/folder"])
     except SystemExit as exited:
         code = exited.code
     assert code == 2 and "s3://bucket/folder: a URL, expected a path on a disk" in capsys.readouterr().err

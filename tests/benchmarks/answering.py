@@ -16,13 +16,15 @@ from datasets import Dataset
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.deduplication import canonical_form
+from modeling_convsim.suggestion.estimate import Estimator
 from tests.benchmarks import adapting
 from tests.benchmarks.adapting import base_of, domain_folder, gain_interval, peer_of
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values
 from tests.benchmarks.models import UniversalSentenceEncoder
 from trainer.adapt.context import TurnWeights, add_turns, score_by
-from trainer.adapt.suggestions import Weights, choose_weights, suggest_by_weights
+from trainer.adapt.cross_validation import Trial
+from trainer.adapt.suggestions import Weights, suggest_held_out
 from trainer.data.datasets import thread_numbers
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import contexts_of
@@ -31,7 +33,7 @@ DOMAINS = (*adapting.DOMAINS, "schema_guided", "taskmaster")
 PAIRS = 3_000
 MESSAGES = 300
 COSINE = "cosine"
-OURS = {"replies": Weights(0.0, 0.0), "messages": Weights(1e4, 0.0)}  # with the latter, replies' scores do not matter
+OURS = {"replies": Weights(0.0, 0.0, 0.0), "messages": Weights(1e4, 0.0, 0.0)}  # of the messages alone
 
 
 def measure(material: Material, system: str) -> Values:
@@ -65,13 +67,14 @@ def _suggest(material: Material, system: str, known: Dataset, unknown: Dataset) 
     index = _build(encoder, known)
     weights = OURS[way] if way else _choose(encoder, known)
     index.settings = replace(index.settings, message_weight=weights.message, consensus_weight=weights.consensus)
-    return index.best_suggestions(unknown["input"][:], contexts=contexts_of(unknown))[0]
+    return [each.text for [each] in index.suggest_many(unknown["input"][:], 1, contexts_of(unknown))]
 
 
 def _choose(encoder: Encoder, known: Dataset) -> Weights:
     is_held_out = thread_numbers(known) % 3 == 0
-    index = _build(encoder, known.select(np.flatnonzero(~is_held_out)))
-    return choose_weights(suggest_by_weights(index, known.select(np.flatnonzero(is_held_out)), encoder))
+    rows = np.flatnonzero(~is_held_out)
+    trial = Trial(rows, known.select(rows), known.select(np.flatnonzero(is_held_out)), [])
+    return suggest_held_out([trial], [encoder], Estimator(encoder, known["response"][:])).weights
 
 
 def _suggest_by_rival(

@@ -213,7 +213,7 @@ MODEL2VEC_FIRST = Contender(
 )
 COMMANDS = {  # name: the words, the exit code, and the most seconds
     "encode_start_command": (("encode", "{base}", "{texts}", "-o", "{folder}/one.npy", "--overwrite"), 0, 0.6),
-    "suggest_start": (("suggest", "suggest", "{index}", "hello"), 0, 0.6),
+    "suggest_start": (("suggest", "{index}", "hello"), 0, 0.6),
     "adapt_start_help": (("adapt", "--help"), 0, 0.3),
     "adapt_start_missing": (("adapt", "missing.csv", "-o", "{folder}/missing"), 2, 0.5),
     "extract_start_inspect": (("inspect", "examples/support.csv"), 0, 2.0),

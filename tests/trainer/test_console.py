@@ -49,7 +49,7 @@ def test_a_misspelled_command_is_one_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "module", "extra"),
     [
-        (["inspect", "chats.csv"], "pyarrow", "adapt"),
+        (["inspect", "chats.csv"], "msgspec", "adapt"),
         (["adapt", "chats.csv", "-o", "out"], "datasets", "adapt"),
         (["data", "reddit", "RC.zst", "-o", "out"], "msgspec", "train"),
     ],

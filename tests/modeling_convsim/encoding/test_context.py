@@ -87,7 +87,5 @@ def test_suggestions_follow_the_conversation_and_repeat_none_of_its_turns(weight
         assert one.score == pytest.approx(expected[replies.index(one.text)], abs=2e-3)
     [[best], _] = index.suggest_many(["the dog", "yes"], 1, contexts=[context, []])
     assert (best.text, best.score) == (found[0].text, pytest.approx(found[0].score, abs=1e-6))
-    texts, scores = index.best_suggestions(["the dog"], contexts=[context])
-    assert texts[0] == best.text and scores[0] == pytest.approx(best.score, abs=1e-6)
     with pytest.raises(ValueError, match="2 messages and 1 contexts"):
         index.suggest_many(["the dog", "yes"], contexts=[context])
