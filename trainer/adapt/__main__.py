@@ -18,6 +18,7 @@ from pathlib import Path
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.chats.logs import open_logs
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import storage_argument
 
 
@@ -63,6 +64,8 @@ def main(settings: list[str]) -> int:
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         options = ConversationOptions.from_arguments(args)
         logs = [path for path in args.files if path.suffix != ".jsonl" or not _is_ratings(path)]
+        if not logs:
+            raise InputError(f"{args.files[0]}: ratings alone; name the logs that they belong to as well")
         open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which takes seconds
 

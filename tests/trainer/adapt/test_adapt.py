@@ -150,6 +150,12 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
     assert f"{run / 'README.md'} would be replaced" in capsys.readouterr().err
     assert (run / "README.md").read_text() == "of the user" and (run / "results.json").read_bytes() == results
     (run / "README.md").rename(run / "notes.txt")
+    (run / "replies" / "mine.txt").touch()
+    assert main(options(CHATS[:6], "--overwrite")) == 2
+    assert "replies holds mine.txt beside an index" in capsys.readouterr().err
+    (run / "replies" / "mine.txt").rename(tmp_path / "rated.jsonl").write_text(rating("hi", "ho"))
+    assert main([str(tmp_path / "rated.jsonl"), "-o", str(run), "--overwrite"]) == 2
+    assert "rated.jsonl: ratings alone" in capsys.readouterr().err
     assert main(options(CHATS[:49], "--overwrite")) == 0
     assert {path.name for path in run.iterdir()} >= {"replies", "pairs", "notes.txt", "model", "results.json"}
     monkeypatch.setenv("CONVSIM_BASE", str(tmp_path / "nowhere"))
