@@ -11,7 +11,7 @@ from pathlib import Path
 
 from data_scripts.chats.cells import open_cells
 from data_scripts.chats.dates import ORDERS
-from data_scripts.chats.formats import Format, formats, suffixes
+from data_scripts.chats.formats import Format, formats, streamed_lists, suffixes
 from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.nested import open_inner
 from data_scripts.chats.sample import DELIMITERS, Sample
@@ -164,7 +164,7 @@ def is_on_hub(path: Path) -> bool:
 
 def take_sample(log: ChatLog) -> Sample:
     """The beginning of a log, which is read when it is needed, once."""
-    log.sample = log.sample or Sample(log.path, log.encoding, is_on_hub(log.path))
+    log.sample = log.sample or Sample(log.path, log.encoding, is_on_hub(log.path), streamed_lists())
     return log.sample
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from modeling_convsim.files.delimited import TABS, Dialect
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.json_values import Streamed
 from modeling_convsim.files.records import DELIMITED, Records, form_of, read_records
 from modeling_convsim.files.texts import CONVERT, UTF8, TextFile
 
@@ -41,11 +42,14 @@ class Sample:
     Attributes:
         path: the log.
         is_on_hub: whether it is a dataset on the Hub, and not a file or a folder.
+        streamed: see `read_records`.
         is_open: whether `records` are those of conversations within the records, if there are some.
     """
 
-    def __init__(self, path: Path, encoding: str | None = None, is_on_hub: bool = False) -> None:
-        self.path, self.is_on_hub = path, is_on_hub
+    def __init__(
+        self, path: Path, encoding: str | None = None, is_on_hub: bool = False, streamed: Streamed = ()
+    ) -> None:
+        self.path, self.is_on_hub, self.streamed = path, is_on_hub, streamed
         self._stated_encoding, self.is_open = encoding, False
 
     @cached_property
@@ -105,7 +109,7 @@ class Sample:
             return hub_records(str(self.path))
         is_table = self.form in DELIMITED
         text = None if self.form == ".parquet" else self.text
-        return read_records(self.path, text, self.dialect if is_table else None)
+        return read_records(self.path, text, self.dialect if is_table else None, self.streamed)
 
     @cached_property
     def _zipped(self) -> tuple[list[str], TextFile]:

@@ -1,7 +1,9 @@
 """Reads the JSON values of a file one by one, each with its location."""
 
+import codecs
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Any
 
 from modeling_convsim.files.errors import InputError
@@ -10,6 +12,7 @@ from modeling_convsim.files.texts import BrokenLineError, BrokenLines, TextFile,
 JSON_LINES = (".jsonl", ".ndjson")
 
 Values = Callable[[BrokenLines], Iterator[tuple[str, Any]]]  # the JSON values of a file, with their locations
+Streamed = Collection[tuple[str, frozenset[str]]]  # (list in a .json file that is one object, the fields before it)
 
 
 def _json_value(line: bytes) -> Any:
@@ -47,12 +50,23 @@ def array_values(text: TextFile, broken: BrokenLines) -> Iterator[tuple[str, Any
         yield f"{text.path}: record {number}", value
 
 
-def read_document(text: TextFile) -> dict[str, Any]:
-    """The object that a .json file is.
+def read_document(text: TextFile, streamed: Streamed) -> dict[str, Any]:
+    """The object that a .json file is, with an iterator over the elements in place of a `streamed` list.
 
     Raises:
-        InputError: the file is not JSON, or not an object.
+        InputError: the file is not JSON, or not an object; reading the list may raise the former, too.
     """
+    import ijson
+
+    builder = ijson.ObjectBuilder()
+    with suppress(ijson.JSONError):  # the beginning is complete only if it is the whole file
+        for path, event, value in ijson.parse(text.head.removeprefix(codecs.BOM_UTF8), use_float=True):
+            if event == "start_array":
+                name = path.partition(".")[0]
+                before = {key: value for key, value in builder.value.items() if key != name}
+                if any(path == key and before.keys() >= fields for key, fields in streamed):
+                    return {**before, path: _values_at(f"{path}.item", text)}
+            builder.event(event, value)
     document = next(_values_at("", text))
     if not isinstance(document, dict):
         found = type(document).__name__

@@ -2,7 +2,7 @@
 
 A file is opened once for its beginning, from which its columns and first records are known, and once to read it.
 Memory holds the beginning, and then a line, a batch of rows of a Parquet file or an element of a JSON array. A .json
-file that is one object is held completely.
+file that is one object is held completely, except for its `streamed` list.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from modeling_convsim.files.delimited import TABS, Dialect, csv_lines, tsv_lines
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.json_values import (
     JSON_LINES,
+    Streamed,
     Values,
     array_values,
     is_object,
@@ -49,7 +50,8 @@ class Records:
         complete: whether each record has these columns.
         sample: the first records, at most `SAMPLE_RECORDS`.
         rows: yields all records with their locations; its arguments are the columns that are needed (it may leave out
-            others), and what counts the lines that cannot be read.
+            others), and what counts the lines that cannot be read. A record with a list that is read as it is needed
+            can be read once.
     """
 
     location: str
@@ -100,13 +102,17 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
         )
 
 
-def read_records(path: Path, text: TextFile | None = None, dialect: Dialect | None = None) -> Records:
+def read_records(
+    path: Path, text: TextFile | None = None, dialect: Dialect | None = None, streamed: Streamed = ()
+) -> Records:
     """The records of a file; `rows` counts and leaves out the lines that cannot be read.
 
     Args:
         path: a file with one of the suffixes in `FORMS`; text may be compressed.
         text: its content, if it is text; by default UTF-8.
         dialect: how the columns of a text table are separated; by default commas, or tabs without quoting in a .tsv.
+        streamed: lists whose elements are read as they are needed, if a .json file is one object with such a list
+            after the named fields; `a.b` is the list b in the object a.
 
     Raises:
         InputError: the file contains no record, or cannot be read. `rows` may raise it too.
@@ -122,7 +128,7 @@ def read_records(path: Path, text: TextFile | None = None, dialect: Dialect | No
         with head.open() as stream:
             is_array, first = stream.peek(1).lstrip()[:1] == b"[", stream.readline()
         if not is_array and not is_object(first):
-            return _document(text)
+            return _document(text, streamed)
         values = array_values if is_array else line_values
     else:
         values = line_values
@@ -247,7 +253,7 @@ def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Row
             broken.add("not a JSON object", location, f"found {type(value).__name__}")
 
 
-def _document(text: TextFile) -> Records:
-    """The object that a .json file is."""
-    location, record = str(text.path), read_document(text)
+def _document(text: TextFile, streamed: Streamed) -> Records:
+    """The object that a .json file is; a list in it that is streamed can be read once."""
+    location, record = str(text.path), read_document(text, streamed)
     return Records(location, list(record), False, [record], lambda needed, broken: iter([(location, record)]))

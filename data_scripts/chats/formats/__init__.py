@@ -11,6 +11,7 @@ from functools import cache
 
 from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.sample import Sample
+from modeling_convsim.files.json_values import Streamed
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class Format:
         suffixes: of the names that only such exports have.
         fields: of the first record, which identify the format.
         message_fields: fields that the objects in the last of `fields`, a list, must have.
+        streamed: the last of `fields`: a list that is too long for memory if the whole file is one object (`a.b`: the
+            list b in the object a). Its elements are read as they are needed, provided that the other fields come
+            before it.
         has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
     """
 
@@ -33,6 +37,7 @@ class Format:
     suffixes: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     message_fields: tuple[str, ...] = ()
+    streamed: str | None = None
     has_pauses: bool = True
 
     def matches(self, sample: Sample) -> bool:
@@ -61,3 +66,8 @@ def formats() -> tuple[Format, ...]:
 def suffixes() -> tuple[str, ...]:
     """The suffixes that are those of one format."""
     return tuple(suffix for each in formats() for suffix in each.suffixes)
+
+
+def streamed_lists() -> Streamed:
+    """(List, the fields before it) of the formats whose file is one object with a long list."""
+    return [(each.streamed, frozenset(each.fields) - {each.streamed}) for each in formats() if each.streamed]

@@ -1,5 +1,6 @@
 """DiscordChatExporter's JSON: the messages of a channel in order; a reply may name the message that it answers."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -17,19 +18,21 @@ def _read(log: ChatLog) -> Items:
         if not (channel := log.attempt(location, _parse_channel, log, record)):
             continue
         source, thread, messages = channel
-        parse = partial(_parse_message, thread=thread, source=source, log=log)
-        yield from log.parse_each(numbered(location, messages), parse)
-        if not messages:
+        parse, is_empty = partial(_parse_message, thread=thread, source=source, log=log), True
+        for message in numbered(location, messages):
+            is_empty = False
+            yield from log.parse_each([message], parse)
+        if is_empty:
             log.leave_out("channel without messages")
 
 
-def _parse_channel(log: ChatLog, record: Record) -> tuple[str, str, list[Any]]:
+def _parse_channel(log: ChatLog, record: Record) -> tuple[str, str, Iterable[Any]]:
     """The source, the thread and the messages of a channel."""
     fields = Fields(record)
     guild, channel = fields.object("guild"), fields.object("channel")
     source = f"{guild.label('name') or log.name}/{channel.label('name')}"
     thread, messages = channel.required("id"), fields.get("messages")
-    if not isinstance(messages, list):
+    if not isinstance(messages, Iterable):
         raise BrokenLineError("wrong type", "messages should be a list")
     return source, thread, messages
 
@@ -55,4 +58,4 @@ def _parse_message(record: Any, thread: str, source: str, log: ChatLog) -> Messa
     return Message(message.required("id"), parent, thread, speaker, time, text, source, log.channel_gap)
 
 
-FORMATS = (Format("Discord", _read, fields=FIELDS),)
+FORMATS = (Format("Discord", _read, fields=FIELDS, streamed="messages"),)

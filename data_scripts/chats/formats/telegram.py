@@ -4,6 +4,7 @@ That message may be in another chat, whose id follows the kind of the chat in `r
 """
 
 import re
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from modeling_convsim.files.records import Record
 from modeling_convsim.files.texts import BrokenLineError
 
 FIELDS = ("name", "type", "id", "messages")
+ALL_CHATS = "chats.list"
 
 
 def _read_chats(log: ChatLog) -> Items:
@@ -21,14 +23,14 @@ def _read_chats(log: ChatLog) -> Items:
 
 
 def _read_all(log: ChatLog) -> Items:
-    for location, record in log.records.rows({"chats"}, log.broken):
+    for location, record in log.records.rows({"chats", ALL_CHATS}, log.broken):
         for number, chat in enumerate(log.attempt(location, _list_of_chats, record) or (), start=1):
             yield from _read_chat(log, chat, f"{location}: chat {number}")
 
 
-def _list_of_chats(record: Record) -> list[Any]:
-    chats = Fields(record).object("chats").get("list")
-    if not isinstance(chats, list):
+def _list_of_chats(record: Record) -> Iterable[Any]:
+    chats = record.get(ALL_CHATS) or Fields(record).object("chats").get("list")
+    if not isinstance(chats, Iterable):
         raise BrokenLineError("wrong type", "chats.list should be a list")
     return chats
 
@@ -39,9 +41,9 @@ def _read_chat(log: ChatLog, chat: Any, location: str) -> Items:
         yield from log.parse_each(numbered(location, messages), partial(_parse_message, log, thread, set()))
 
 
-def _parse_chat(chat: Any) -> tuple[str, list[Any]]:
+def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
     messages = chat.get("messages") if isinstance(chat, dict) else None
-    if not isinstance(messages, list):
+    if not isinstance(messages, Iterable) or isinstance(messages, str):
         raise BrokenLineError("wrong type", "a chat should be an object with a list of messages")
     return Fields(chat).required("id"), messages
 
@@ -86,6 +88,7 @@ def _text(message: Fields) -> str:
 
 
 FORMATS = (
-    Format("Telegram", _read_chats, fields=FIELDS),
+    Format("Telegram", _read_chats, fields=FIELDS, streamed="messages"),
+    Format("Telegram", _read_all, fields=("about", ALL_CHATS), streamed=ALL_CHATS),
     Format("Telegram", _read_all, fields=("about", "chats")),
 )

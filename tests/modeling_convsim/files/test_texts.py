@@ -59,6 +59,22 @@ def test_an_object_may_be_longer_than_a_line(tmp_path, monkeypatch):
         assert records == (values if name == "array" else [document])
 
 
+@pytest.mark.parametrize("head", [1 << 10, 1 << 24])
+def test_a_list_of_an_object_is_streamed_after_the_fields_that_tell_its_format(tmp_path, monkeypatch, head):
+    monkeypatch.setattr(texts, "HEAD_BYTES", head)
+    path, values = tmp_path / "chat.json", [{"text": f"hello {number}"} for number in range(1_000)]
+    document = {"name": "a", "chats": {"about": "b", "list": values}, "more": [1]}
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+    def read(before: str) -> dict:
+        (record,) = read_records(path, streamed=[("chats.list", frozenset({before}))]).rows((), BrokenLines())
+        return record[1]
+
+    record = read("name")
+    assert record.keys() == {"name", "chats.list"} and list(record["chats.list"]) == values
+    assert read("more") == document
+
+
 @pytest.mark.parametrize(
     "content", ["[1, 2", "[1, 2,]", "[1] x", '["\xff"]', '[{"a" 1}]', '{"a": 1', '{"a": }', "{1: 2}", '"{}"', "3"]
 )

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from data_scripts.chats.conversations import store_logs
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.clean.filters import Filters
+from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.formats.test_messenger import in_bytes
 from tests.data_scripts.chats.reading import read_items
 
@@ -63,6 +66,14 @@ def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
     assert [item.text for item in items] == ["first"]
     assert log.broken.counts == {"wrong time": 1, "wrong type": 2, "missing field": 1}
     assert any("set the account's language to English and export again" in each for each in log.broken.examples)
+
+
+def test_a_file_that_ends_too_early_is_refused(tmp_path):
+    content = json.dumps({"messages": [message(1, "a", "x"), message(2, "b", "y")]}, indent=2)
+    (tmp_path / "m.json").write_text(content[:-50])
+    log = ChatLog(tmp_path / "m.json", "m")
+    with pytest.raises(InputError, match=r"not JSON, after \d complete records .*; export or download it again"):
+        store_logs([log], Filters("chat"), tmp_path)
 
 
 def test_lists_of_other_messages_are_not_google_chat(tmp_path):
