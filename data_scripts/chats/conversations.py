@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -21,7 +22,11 @@ from modeling_convsim.files.folders import new_folder
 from modeling_convsim.files.texts import BrokenLines
 
 if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
     from modeling_convsim.files.parquet import BatchWriter
+
+HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ def prepare_conversations(
             raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
         if lost:
             print(f"warning: {lost}", file=sys.stderr)
+        if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
+            _hint_at_repliers(pairs)
         summary = write_pairs(pairs, folder, options, report)
     if show:
         print(summary)
@@ -108,6 +115,16 @@ def _start_report(
     report["detected"] = {log.name: log.describe() for log in logs if log.detected}
     report["messages left out"] = dict(logs[0].left_out)
     return report
+
+
+def _hint_at_repliers(pairs: ir.Table) -> None:
+    """Print a line if a few authors answer all the others."""
+    from data_scripts.chats.turns import find_repliers
+
+    authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
+    if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
+        option = shlex.join(["--repliers", *repliers])
+        print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)
 
 
 def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: int | None = None) -> tuple[int, int]:

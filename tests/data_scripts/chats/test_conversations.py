@@ -383,7 +383,7 @@ TICKETS = [
 ]  # fmt: skip
 
 
-def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_counted(tmp_path):
+def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_counted(tmp_path, capsys):
     path = write_tsv(tmp_path / "chat.tsv", *TICKETS)
     assert run(path, "--repliers", "Tom Lee", "Jo", "-o", tmp_path / "out") == 0
     assert {(row["input"][:-2], row["response"][:-2]) for row in read(tmp_path / "out")} == {
@@ -392,6 +392,7 @@ def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_count
     counts = report(tmp_path / "out")
     assert counts["kept turns"]["reply of another author"] == 6 and counts["kept turns"]["pair"] == 12
     assert counts["settings"]["repliers"] == 2  # their names are nobody's business
+    assert "hint" not in capsys.readouterr().err
 
 
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):
@@ -402,6 +403,12 @@ def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_
     bare = write_tsv(tmp_path / "bare.tsv", "thread\ttext", "1\thello", "1\thi")
     assert run(bare, "--repliers", "Jo", "-o", tmp_path / "o") == 2
     assert "no message is by this author; name their column: --columns speaker=NAME" in capsys.readouterr().err
+
+
+def test_a_log_in_which_few_answer_many_gives_a_hint(tmp_path, capsys):
+    assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "-o", tmp_path / "out") == 0
+    error = capsys.readouterr().err
+    assert "hint: a few authors answer the others; --repliers Jo 'Tom Lee' makes pairs of their replies only" in error
 
 
 MESSAGES = [
