@@ -123,7 +123,6 @@ class ReplyIndex:
         by_messages: bool = False,
         message_weight: float = MESSAGE_WEIGHT,
         duplicate_cosine: float = DUPLICATE_COSINE,
-        reuse: "ReplyIndex | None" = None,
         show_progress: bool = False,
     ) -> "ReplyIndex":
         """Deduplicates replies and encodes them.
@@ -137,7 +136,6 @@ class ReplyIndex:
                 repeated reply the first one.
             duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
                 above 0; 1 turns this off.
-            reuse: An index of the same model; the texts that both score are not encoded again.
             show_progress: Show each step and the remaining time.
 
         Raises:
@@ -161,7 +159,7 @@ class ReplyIndex:
             raise ValueError("there are no texts to build an index of")
         if is_large := needs_faiss(len(rows.texts)):
             import_faiss()  # before the vectors, which can take minutes
-        vectors = _encode_rows(encoder, rows, settings, reuse, show_progress)
+        vectors = _encode_rows(encoder, rows, settings, show_progress)
         return cls(encoder, rows, vectors, settings, build_faiss(vectors, show_progress) if is_large else None)
 
     def __len__(self) -> int:
@@ -500,45 +498,29 @@ class ReplyIndex:
         return index
 
 
-def _encode_rows(
-    encoder: Encoder, rows: Replies, settings: IndexSettings, reuse: ReplyIndex | None, show_progress: bool
-) -> np.ndarray:
+def _encode_rows(encoder: Encoder, rows: Replies, settings: IndexSettings, show_progress: bool) -> np.ndarray:
     """Encodes what is scored of the rows, replies and the messages that they answered: (rows, dimensions), float16."""
     sides: list[tuple[Side, list[str]]] = [] if settings.by_messages else [("response", rows.texts)]
     if rows.messages and (settings.by_messages or settings.message_weight):
         sides.append(("input", rows.messages))
-    sizes = [encoder.vector_size(side) for side, _ in sides]
-    if reuse and (reuse.vectors.shape[1], reuse.settings.by_messages) != (sum(sizes), settings.by_messages):
-        reuse = None  # it scores other parts
-    parts = []
-    for (side, texts), end in zip(sides, np.cumsum(sizes), strict=True):
-        known: list[str] = []
-        if reuse:
-            known = reuse.replies.texts if side == "response" else reuse.replies.messages or []
-        vectors = reuse.vectors[:, end - encoder.vector_size(side) : end] if reuse else None
-        parts.append(_encode_texts(encoder, texts, side, known, vectors, show_progress))
-    return np.hstack(parts)
+    return np.hstack([_encode_texts(encoder, texts, side, show_progress) for side, texts in sides])
 
 
-def _encode_texts(
-    encoder: Encoder, texts: list[str], side: Side, known: list[str], vectors: np.ndarray | None, show_progress: bool
-) -> np.ndarray:
-    """Encodes texts in float16, (texts, dimensions), each once, and none of those whose vectors are known.
+def _encode_texts(encoder: Encoder, texts: list[str], side: Side, show_progress: bool) -> np.ndarray:
+    """Encodes texts in float16, (texts, dimensions), each once.
 
     Raises:
         ValueError: float16 cannot hold a vector.
     """
-    row_of = {text: row for row, text in enumerate(known)}
-    new = [text for text in dict.fromkeys(texts) if text not in row_of]
-    row_of.update({text: len(known) + row for row, text in enumerate(new)})
-    encoded = np.empty((len(new), encoder.vector_size(side)), np.float16)
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    distinct = list(row_of)
+    encoded = np.empty((len(distinct), encoder.vector_size(side)), np.float16)
     row = 0
-    for part in encoder.stream(new, side, show_progress=show_progress):
+    for part in encoder.stream(distinct, side, show_progress=show_progress):
         with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
             halves = encoded[row : row + len(part)] = part.astype(np.float16)
         if len(damaged := np.flatnonzero(~np.isfinite(halves).all(axis=1))):
             problem = "the model gives a vector that is not finite, or too large for float16"
-            raise ValueError(f"{new[row + int(damaged[0])]!r}: {problem}")
+            raise ValueError(f"{distinct[row + int(damaged[0])]!r}: {problem}")
         row += len(part)
-    rows = np.fromiter((row_of[text] for text in texts), np.int64, count=len(texts))
-    return (encoded if vectors is None else np.concatenate([vectors.astype(np.float16), encoded]))[rows]
+    return encoded[np.fromiter((row_of[text] for text in texts), np.int64, count=len(texts))]

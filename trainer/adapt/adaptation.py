@@ -9,10 +9,9 @@ An adaptation takes minutes. It writes no checkpoints: one that was stopped is s
 """
 
 import dataclasses
-import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset, DatasetDict, concatenate_datasets
@@ -44,8 +43,6 @@ FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
 LEXICAL_SIZE = 1024  # of the channel that a pretrained encoder gets
-
-logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +102,6 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
         judge = CenteredEncoder(base, replies) if vectors else base
         adapted, joint = Adapted({}, pairs, trials, choice, base, judge), None
         part = _summarize(adapted)
-        logger.info("%s", _describe(part))
         if beside:
             other_settings = dataclasses.replace(
                 context.settings, initialize_from=beside, model_config={}, max_tokens=None
@@ -178,23 +174,6 @@ def _summarize(adapted: Adapted) -> dict[str, Any]:
         "context_weights": list(choice.context.weights),
         "context_gain": choice.context.gain.summarize(),
     }
-
-
-def _describe(part: Mapping[str, Any]) -> str:
-    """The outcome in a sentence."""
-    low, high = part["gain_interval"]
-    measured = (
-        f"P@1 {part['p_at_1']:.4f}, the base {part['base_p_at_1']:.4f}: {part['gain']:+.4f} [{low:+.4f}, {high:+.4f}], "
-        f"{part['measured_by']}, {part['queries']:,} messages that did not choose"
-    )
-    if not part["adapted"]:
-        return f"adapting did not help for certain; the result is the base ({measured})"
-    if part["context_weights"]:
-        low, high = part["context_gain"]["gain_interval"]
-        gain = f"{part['context_gain']['gain']:+.4f} [{low:+.4f}, {high:+.4f}]"
-        measured += f"; earlier turns, with the weights {', '.join(f'{each:g}' for each in part['context_weights'])}, "
-        measured += f"add {gain} to P@1 of the base"
-    return f"adapted: {measured}"
 
 
 def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:

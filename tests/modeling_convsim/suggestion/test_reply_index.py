@@ -186,27 +186,6 @@ def test_only_allowed_replies_are_suggested(many, encoder):
         many.only([])
 
 
-@pytest.mark.parametrize("by_messages", [False, True])
-def test_known_texts_are_not_encoded_again(encoder, monkeypatch, by_messages):
-    replies, messages, options = make_texts(40), make_texts(40, seed=1), {"by_messages": by_messages}
-    known = ReplyIndex.build(encoder, replies[:30], messages[:30], **options)
-    expected = ReplyIndex.build(encoder, replies[5:], messages[::-1][5:], **options)
-    encoded, stream = [], encoder.stream
-
-    def record(texts, *arguments, **given):
-        encoded.extend(texts := list(texts))
-        return stream(texts, *arguments, **given)
-
-    monkeypatch.setattr(encoder, "stream", record)
-    index = ReplyIndex.build(encoder, replies[5:], messages[::-1][5:], reuse=known, **options)
-    assert sorted(encoded) == sorted(([] if by_messages else replies[30:]) + messages[30:35])
-    assert index.replies.messages == expected.replies.messages
-    np.testing.assert_allclose(index.vectors, expected.vectors, atol=1e-3)
-    encoded.clear()
-    ReplyIndex.build(encoder, replies, reuse=known)  # which scores other parts
-    assert encoded == replies
-
-
 @pytest.mark.parametrize("faiss_from", [1000, 100])
 def test_saved_index_gives_the_same_suggestions(faiss_from, folder, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "FAISS_FROM", faiss_from)
