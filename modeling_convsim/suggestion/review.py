@@ -54,7 +54,7 @@ class Review:
         """What was answered to each suggestion for a message, so far."""
         question = (held_out.message, *held_out.context, "")
         ratings = [self.ratings.get((*question, each.text)) for each in held_out.suggestions]
-        return [each and each.rating for each in ratings]
+        return [each.rating if each else None for each in ratings]
 
     def next(self) -> tuple[int, HeldOut] | None:
         """The first message with a suggestion without an answer, and its number; None after the last one."""

@@ -188,7 +188,7 @@ def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
     thread_of = dict(zip(pairs["input"][:], pairs["thread"][:], strict=True))
     known = set(zip(pairs["input"][:], pairs["response"][:], strict=True))
     held_out = {message for rows in splits.values() for message in rows["input"]}
-    counts, rows = {"added": 0, "known": 0, "held out": 0}, []
+    counts, rows = {"added": 0, "known": 0, "held out": 0}, list[dict[str, Any]]()
     for each in ratings:
         if each.rating == "send":
             is_known, is_held_out = (each.message, each.reply) in known, each.message in held_out

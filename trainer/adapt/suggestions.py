@@ -1,6 +1,6 @@
 """What an index suggests for held-out messages, the weights with which that is best, and what it is worth."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class CenteredEncoder:
         """Takes an encoder and a sample of the texts."""
         self._encoder, self._mean = encoder, encoder.encode(texts).mean(axis=0)
 
-    def encode(self, texts: Sequence[str], side: Side = "input") -> np.ndarray:
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
         """Vectors (texts, dimensions), the same for each side."""
         vectors = self._encoder.encode(texts) - self._mean
         return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
