@@ -27,7 +27,6 @@ class ConvSimBilstmConfig(ConvSimConfig):
         word_embedding_size: Dimensions of word embeddings.
         hidden_size: Units of each direction. (InferSent uses 2048; 256 is our choice, for a small encoder.)
         bidirectional: Read every sentence in both directions; False gives the paper's unidirectional LSTM.
-        hidden_dropout: Dropout of the word embeddings, in [0, 1).
     """
 
     model_type = "convsim_bilstm"
@@ -36,13 +35,10 @@ class ConvSimBilstmConfig(ConvSimConfig):
     word_embedding_size: int = 300
     hidden_size: int = 256
     bidirectional: bool = True
-    hidden_dropout: float | int = 0.0
 
     def validate_bilstm(self) -> None:
-        """Requires sizes above zero and a dropout that is a probability."""
+        """Requires sizes above zero."""
         self.require_positive("word_embedding_size", "hidden_size")
-        if not 0 <= self.hidden_dropout < 1:
-            raise ValueError(f"hidden_dropout is {self.hidden_dropout}, expected at least 0 and below 1")
 
 
 class ConvSimBilstmLayer(nn.Module):
@@ -95,7 +91,6 @@ class ConvSimBilstmModel(ConvSimEncoder):
         super().__init__(config)
         size = config.hidden_size * (2 if config.bidirectional else 1)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.word_embedding_size)
-        self.dropout = nn.Dropout(config.hidden_dropout)
         self.layers = nn.ModuleList([ConvSimBilstmLayer(config.word_embedding_size, config)])
         self.projection = nn.Linear(size, config.embedding_size)
         self.post_init()
@@ -142,7 +137,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
             Token vectors (width, sentences, directions * hidden_size), undefined at padding, and sentence vectors
             (sentences, directions * hidden_size), zero for sentences without tokens.
         """
-        states = self.dropout(self.embed_tokens(ids)).transpose(0, 1)  # (width, sentences, word_embedding_size)
+        states = self.embed_tokens(ids).transpose(0, 1)  # (width, sentences, word_embedding_size)
         steps = torch.arange(len(states), device=ids.device).unsqueeze(1)  # (width, 1)
         sentences = torch.arange(len(lengths), device=ids.device)
         mask = steps < lengths  # (width, sentences)
