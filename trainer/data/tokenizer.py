@@ -25,11 +25,17 @@ class Texts:
 
     def __iter__(self) -> Iterator[str]:
         batches = itertools.chain.from_iterable(dataset.iter(batch_size=1000) for dataset in self.columns)
-        return _require_strings(text for batch in batches for column in batch.values() for text in column)
+        texts = (text for batch in batches for column in batch.values() for text in column)
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise InputError(
+                    f"tokenizer: text {number} is a {type(text).__name__}, expected a string: drop empty rows first"
+                )
+            yield text
 
 
 def train_tokenizer(
-    texts: Iterable[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
+    texts: Texts | Sequence[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
 ) -> PreTrainedTokenizerFast:
     """Train a lowercasing (NFKC) tokenizer that splits off punctuation and adds no special token to a text.
 
@@ -38,7 +44,7 @@ def train_tokenizer(
     texts in any order give the same tokenizer, bit for bit.
 
     Args:
-        texts: the texts to train on. `wordpiece` keeps them in memory, unless they are `Texts`.
+        texts: the texts to train on.
         kind: "word", "bare_word" or "wordpiece".
         vocab_size: the number of ids, including `[PAD]` (0) and `[UNK]` (1); fewer if the texts have fewer words.
         min_count: a word (or a merge of two subwords) that is less frequent gets no id.
@@ -47,13 +53,10 @@ def train_tokenizer(
     Raises:
         InputError: a text is not a string, or no word occurs `min_count` times.
     """
-    strings = _require_strings(texts)
-    tokenizer = (
-        # Read twice: characters, then merges.
-        _train_subwords(texts if isinstance(texts, Texts) else list(strings), vocab_size, min_count)
-        if kind == "wordpiece"
-        else _train_words(strings, vocab_size, min_count, bare=kind == "bare_word")
-    )
+    if kind == "wordpiece":
+        tokenizer = _train_subwords(texts, vocab_size, min_count)
+    else:
+        tokenizer = _train_words(texts, vocab_size, min_count, bare=kind == "bare_word")
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise InputError(
             f"tokenizer: no word occurs {min_count} times or more in the texts: use more text or a lower --min_count"
@@ -70,15 +73,6 @@ def train_tokenizer(
         # "[PAD]" in a text is three ordinary tokens, never padding.
         split_special_tokens=True,
     )
-
-
-def _require_strings(texts: Iterable[str]) -> Iterator[str]:
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(
-                f"tokenizer: text {number} is a {type(text).__name__}, expected a string: drop empty rows first"
-            )
-        yield text
 
 
 def _untrained_tokenizer(model: models.Model) -> Tokenizer:
@@ -100,7 +94,7 @@ def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bo
     return tokenizer
 
 
-def _train_subwords(texts: Texts | list[str], vocab_size: int, min_count: int) -> Tokenizer:
+def _train_subwords(texts: Texts | Sequence[str], vocab_size: int, min_count: int) -> Tokenizer:
     tokenizer = _untrained_tokenizer(models.WordPiece(unk_token="[UNK]"))
     # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
     # between merges by these numbers. Passing every character as a special token fixes the numbers; afterwards the

@@ -43,22 +43,6 @@ def build_parser() -> ArgumentParser:
         help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {SAMPLE}, which prints nearest "
         "sentences and best replies of the shipped sample",
     )
-    _add_data_options(parser)
-    _add_evaluation_options(parser)
-    group = parser.add_argument_group("output")
-    group.add_argument("--overwrite", action="store_true", help="replace a file of --output that exists")
-    output = group.add_mutually_exclusive_group()
-    output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this new JSON file")
-    output.add_argument(
-        "--update",
-        type=Path,
-        metavar="FILE",
-        help="add the results to this results.json; its other tasks, splits and baselines stay",
-    )
-    return parser
-
-
-def _add_data_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("data")
     helps = {evaluator.dataset: evaluator.data_help for evaluator in EVALUATORS.values()}
     group.add_argument(
@@ -70,9 +54,6 @@ def _add_data_options(parser: ArgumentParser) -> None:
     )
     for name, text in helps.items():
         group.add_argument(f"--{name}", metavar="SOURCE", help=f"{text} (default: {name} in --data)")
-
-
-def _add_evaluation_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("evaluation")
     group.add_argument(
         "--split",
@@ -96,6 +77,17 @@ def _add_evaluation_options(parser: ArgumentParser) -> None:
         help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)} "
         "(default: none)",
     )
+    group = parser.add_argument_group("output")
+    group.add_argument("--overwrite", action="store_true", help="replace a file of --output that exists")
+    output = group.add_mutually_exclusive_group()
+    output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this new JSON file")
+    output.add_argument(
+        "--update",
+        type=Path,
+        metavar="FILE",
+        help="add the results to this results.json; its other tasks, splits and baselines stay",
+    )
+    return parser
 
 
 def _split_names(option: str, text: str, known: Collection[str]) -> list[str]:

@@ -58,11 +58,6 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     return folder
 
 
-def _check_files(folder: Path, *names: str) -> None:
-    if missing := [name for name in names if not (folder / name).is_file()]:
-        raise InputError(f"{folder} is not the folder of a finished run or model: {missing[0]} is missing")
-
-
 @dataclass(frozen=True)
 class Destination:
     """Where and how something is published.
@@ -132,7 +127,9 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
     check_repository_id(destination.repository)
     is_repository = (run / "config.json").is_file()  # model_cards/base
     if is_repository:
-        _check_files(run, CONFIG, RESULTS, CARD)
+        for name in (CONFIG, RESULTS, CARD):
+            if not (run / name).is_file():
+                raise InputError(f"{run} is not the folder of a finished run or model: {name} is missing")
     folder = run if is_repository else write_run_card(run, destination.repository)
     verify_folder(folder)
     words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository, *destination.words()]

@@ -158,7 +158,9 @@ class Backbone:
         tokenizer = self._load(AutoTokenizer)
         if tokenizer.pad_token is None or not tokenizer.is_fast:
             raise self._refusal("its tokenizer has no padding token, or is not one of the library tokenizers")
-        settings = self._transformer_settings()
+        # sentence_bert_config.json; older models name their own architecture.
+        files = sorted(path.name for path in self.folder.glob("sentence_*_config.json"))
+        settings = self.read(files[0]) if files else {}
         if settings.get("do_lower_case"):
             normalizer = tokenizer.backend_tokenizer.normalizer
             tokenizer.backend_tokenizer.normalizer = Normalizers([Lowercase(), *([normalizer] if normalizer else [])])
@@ -228,11 +230,6 @@ class Backbone:
         }
         own = {side: next((prompts[each] for each in names if each in prompts), "") for side, names in names.items()}
         return {side: prompt for side, prompt in own.items() if prompt}
-
-    def _transformer_settings(self) -> dict[str, Any]:
-        """The content of sentence_bert_config.json; older models name their own architecture."""
-        files = sorted(path.name for path in self.folder.glob("sentence_*_config.json"))
-        return self.read(files[0]) if files else {}
 
     def _load(self, loader: Any, **options: Any) -> Any:
         try:

@@ -95,10 +95,17 @@ class BatchPlan:
                 )
         self._seed, self._rows = seed, rows
         uniform = np.random.default_rng([seed, 0]).random(len(batch_sizes))  # (steps,) in [0, 1)
-        self._task_of_step = self._sample_tasks(uniform, weights)
+        cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
+        # The index in `tasks` of each step's task, (steps,).
+        self._task_of_step = np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
         largest = np.array([rows[task] // divisor * divisor for task in self.tasks])  # (tasks,)
         self.batch_sizes = np.minimum(batch_sizes, largest[self._task_of_step])  # (steps,)
-        self._start_of_step = self._count_rows_before()
+        # The number of rows of each step's task that the earlier steps read, (steps,).
+        self._start_of_step = np.zeros(len(self.batch_sizes), dtype=np.int64)
+        for index in range(len(self.tasks)):
+            steps = np.flatnonzero(self._task_of_step == index)
+            sizes = self.batch_sizes[steps]
+            self._start_of_step[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:
@@ -111,20 +118,6 @@ class BatchPlan:
             # The batch continues in the next epoch.
             rows = np.concatenate([rows, self._order(task, index, epoch + 1)[: size - len(rows)]])
         return task, rows
-
-    def _sample_tasks(self, uniform: np.ndarray, weights: dict[str, float]) -> np.ndarray:
-        """Return the index in `tasks` of each step's task, (steps,), from uniform values, (steps,), in [0, 1)."""
-        cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
-        return np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
-
-    def _count_rows_before(self) -> np.ndarray:
-        """Return the number of rows of each step's task that the earlier steps read, (steps,)."""
-        starts = np.zeros(len(self.batch_sizes), dtype=np.int64)
-        for index in range(len(self.tasks)):
-            steps = np.flatnonzero(self._task_of_step == index)
-            sizes = self.batch_sizes[steps]
-            starts[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
-        return starts
 
     def _order(self, task: str, index: int, epoch: int) -> np.ndarray:
         """Return the shuffled rows of a task in an epoch, (rows,); the last order of each task is cached."""
