@@ -643,17 +643,17 @@ def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any
     return {**read_preset(file, chain), **values}
 
 
-def load_extensions(files: Any) -> None:
+def load_extensions(files: Iterable[str]) -> None:
     """Import Python files that register the user's tasks and encoders; each file is imported once.
 
     Args:
-        files: the option `extensions`: a list of files, or a single one.
+        files: the option `extensions`.
 
     Raises:
         InputError: a file does not exist, or its import raises an error.
     """
-    for file in files if isinstance(files, list) else [files] if files else []:
-        path = Path(str(file)).resolve()
+    for file in files:
+        path = Path(file).resolve()
         name = f"convsim_extension_{path.stem}"
         if getattr(sys.modules.get(name), "__file__", None) == str(path):
             continue

@@ -6,9 +6,9 @@ import numpy as np
 from torch import Tensor, nn
 
 from data_scripts.loading import load_columns
-from trainer.data.datasets import DatasetKind, register_dataset_kind
+from trainer.data.datasets import DATASET_KINDS, DatasetKind
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.evaluators import register_evaluator
+from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 from trainer.settings import Settings
 from trainer.tasks import Task, TaskInputs, register_task
@@ -21,7 +21,7 @@ def load_rhymes(source: str) -> Any:
     return load_columns(source, COLUMNS)
 
 
-register_dataset_kind(DatasetKind("rhymes", load_rhymes, COLUMNS, is_joined=True, evaluation_columns=COLUMNS))
+DATASET_KINDS["rhymes"] = DatasetKind("rhymes", load_rhymes, COLUMNS, True, evaluation_columns=COLUMNS)
 
 
 @register_task
@@ -59,12 +59,10 @@ def evaluate_rhymes(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[
     return results
 
 
-register_evaluator(
-    Evaluator(
-        name="rhymes",
-        dataset="rhymes",
-        data_help="folder or Hub id of rhymes",
-        evaluate=evaluate_rhymes,
-        card=CardEntry("sentence-similarity", "rhyme", "rhymes", "rhymes", {"cosine": "mean cosine"}),
-    )
+EVALUATORS["rhymes"] = Evaluator(
+    name="rhymes",
+    dataset="rhymes",
+    data_help="folder or Hub id of rhymes",
+    evaluate=evaluate_rhymes,
+    card=CardEntry("sentence-similarity", "rhyme", "rhymes", "rhymes", {"cosine": "mean cosine"}),
 )

@@ -106,6 +106,7 @@ def _load_single_captions(source: str) -> dict[str, Dataset]:
     return {split: Dataset(one_caption_a_row(rows.with_format("arrow")[:])) for split, rows in images.items()}
 
 
+# A task outside of the package adds a kind of its own.
 DATASET_KINDS: dict[str, DatasetKind] = {
     kind.name: kind
     for kind in (
@@ -121,12 +122,6 @@ DATASET_KINDS: dict[str, DatasetKind] = {
         DatasetKind("sts", load_sts_sets, is_joined=True, evaluation_columns=("sentence1", "sentence2")),
     )
 }
-
-
-def register_dataset_kind(kind: DatasetKind) -> DatasetKind:
-    """Add a kind of dataset for a task outside of the package."""
-    DATASET_KINDS[kind.name] = kind
-    return kind
 
 
 def load_run_data(settings: Settings) -> RunData:

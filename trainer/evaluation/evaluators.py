@@ -11,26 +11,17 @@ from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import cqa, response_prediction, snli, sts_sets, sts_tuning, stsb
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.registry import EvaluationInputs, Evaluator, Split
+from trainer.evaluation.registry import EvaluationInputs, Split
 from trainer.evaluation.similarity import Similarity
 
 if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
 
-# Name -> evaluator, in the order of results.json. A new evaluator is one new file and a name here.
+# Name -> evaluator, in the order of results.json. A new evaluator is one new file and a name here; a file
+# outside of this package adds its own.
 EVALUATORS = {
     module.EVALUATOR.name: module.EVALUATOR for module in (response_prediction, snli, stsb, sts_tuning, cqa, sts_sets)
 }
-
-
-def register_evaluator(evaluator: Evaluator) -> None:
-    """Add an evaluator to `EVALUATORS`; a file outside of this package calls it.
-
-    Raises:
-        ValueError: another evaluator has this name.
-    """
-    if EVALUATORS.setdefault(evaluator.name, evaluator) is not evaluator:
-        raise ValueError(f"there are two evaluators named {evaluator.name}")
 
 
 def evaluate_encoder(

@@ -65,11 +65,6 @@ class Score(NamedTuple):
     value: float
     interval: list[float] | None = None
 
-    @property
-    def metric_name(self) -> str:
-        """The metric, for people."""
-        return self.card.metrics[self.metric]
-
 
 def write_card(
     folder: Path, results: Mapping[str, Any], settings: Mapping[str, Any], config: PretrainedConfig, model_id: str
@@ -266,7 +261,7 @@ def _eval_result(score: Score) -> EvalResult:
         dataset_config=score.subset or None,
         dataset_split=score.split,
         metric_type=score.metric,
-        metric_name=score.metric_name,
+        metric_name=score.card.metrics[score.metric],
         metric_value=score.value,
     )
 
@@ -318,7 +313,7 @@ def score_row(score: Score) -> dict[str, str]:
         "task": score.card.task_name,
         "data": f"{name} ({score.subset})" if score.subset else name,
         "split": score.split,
-        "metric": score.metric_name,
+        "metric": score.card.metrics[score.metric],
         "value": f"{score.value:.4f}",
         "interval": " to ".join(f"{end:.3f}" for end in score.interval or ()),
     }

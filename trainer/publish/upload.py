@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import ModelCard, SpaceCard, constants
 from transformers import AutoConfig
@@ -60,16 +59,16 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where and how something is published.
+    """Where and how something is published; arguments of `modeling_convsim.files.hub.upload`.
 
     Attributes:
-        repository: OWNER/NAME; created if it does not exist.
+        repository_id: OWNER/NAME; created if it does not exist.
         public: create a public repository, not a private one; the visibility of an existing one stays.
         revision: the branch, created if it does not exist; by default main.
         create_pr: open a pull request instead of committing to the branch.
     """
 
-    repository: str
+    repository_id: str
     public: bool = False
     revision: str | None = None
     create_pr: bool = False
@@ -78,18 +77,6 @@ class Destination:
         """The options of the command line that say the same, without the repository."""
         words = ["--public"] * self.public + ["--create_pr"] * self.create_pr
         return words + (["--revision", self.revision] if self.revision else [])
-
-    def upload(self, folder: Path, failed: str, **options: Any) -> str:
-        """`modeling_convsim.files.hub.upload` with this destination."""
-        return upload(
-            folder,
-            self.repository,
-            failed=failed,
-            public=self.public,
-            revision=self.revision,
-            create_pr=self.create_pr,
-            **options,
-        )
 
     def describe(self, folder: Path, kind: str = "") -> str:
         """What an upload of a folder would publish: address, visibility, license, and each file with its size."""
@@ -100,7 +87,7 @@ class Destination:
         visibility = "public" if self.public else "private"
         branch = self.revision or "main"
         return "\n".join([
-            f"address     {constants.ENDPOINT}/{kind}{self.repository}",
+            f"address     {constants.ENDPOINT}/{kind}{self.repository_id}",
             f"branch      {f'a pull request to {branch}' if self.create_pr else branch}",
             f"visibility  {visibility}, if the repository is new",
             f"license     {ModelCard.load(folder / CARD).data.get('license') or 'none'}",
@@ -124,27 +111,27 @@ def publish(run: Path, destination: Destination, *, dry_run: bool = False) -> st
     Raises:
         InputError: the run is incomplete, its folder fails the verification, or the upload failed.
     """
-    check_repository_id(destination.repository)
+    check_repository_id(destination.repository_id)
     is_repository = (run / "config.json").is_file()  # model_cards/base
     if is_repository:
         for name in (CONFIG, RESULTS, CARD):
             if not (run / name).is_file():
                 raise InputError(f"{run} is not the folder of a finished run or model: {name} is missing")
-    folder = run if is_repository else write_run_card(run, destination.repository)
+    folder = run if is_repository else write_run_card(run, destination.repository_id)
     verify_folder(folder)
-    words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository, *destination.words()]
+    words = ["convsim", "publish", str(run), "--hub_model_id", destination.repository_id, *destination.words()]
     failed = f"The trained model is in {folder}; push it later with: {shlex.join(words)}"
     with tempfile.TemporaryDirectory() as scratch:
         if is_repository:  # only the name in the card's examples changes
             folder = Path(shutil.copytree(folder, Path(scratch, "model")))
             card = (folder / CARD).read_text(encoding="utf-8")
             (folder / CARD).write_text(
-                card.replace(f"model_cards/{run.resolve().name}", destination.repository), "utf-8"
+                card.replace(f"model_cards/{run.resolve().name}", destination.repository_id), "utf-8"
             )
         if dry_run:
             return destination.describe(folder)
-        message = f"Publish {destination.repository}"
-        return destination.upload(folder, failed, commit_message=message)
+        message = f"Publish {destination.repository_id}"
+        return upload(folder, **vars(destination), failed=failed, commit_message=message)
 
 
 def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dry_run: bool = False) -> str:
@@ -165,15 +152,15 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
         InputError: the folder holds no index, a repository id is invalid, or the upload failed.
     """
     check_repository_id(hub_model_id)
-    check_repository_id(destination.repository)
+    check_repository_id(destination.repository_id)
     words = ["convsim", "publish", "--index", str(index), "--hub_model_id", hub_model_id]
-    words += ["--space_id", destination.repository, *destination.words()]
+    words += ["--space_id", destination.repository_id, *destination.words()]
     with _space(index, hub_model_id) as space:
         if dry_run:
             return destination.describe(space, "spaces/")
         message = f"Publish the page of {hub_model_id}"
         failed = f"Push it later with: {shlex.join(words)}"
-        return destination.upload(space, failed, commit_message=message, repo_type="space")
+        return upload(space, **vars(destination), failed=failed, commit_message=message, repo_type="space")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Evaluation of a run's model, and the score that selects the best checkpoint."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from statistics import fmean
 from typing import Any, Literal
 
@@ -68,15 +68,6 @@ class ModelEvaluator:
         return results
 
 
-def mean_precision(ranking: Mapping[str, Any]) -> float:
-    """The mean of P@1, P@3 and P@10, which varies less with the sample of queries than P@1.
-
-    Args:
-        ranking: the part "response_prediction" of the results.
-    """
-    return fmean(ranking[f"p_at_{n}"] for n in RANKS if f"p_at_{n}" in ranking)
-
-
 def select_score(results: dict[str, Any], metric: str, step: int) -> float:
     """Return the dev score that selects the best checkpoint; `last` scores each checkpoint by its step.
 
@@ -85,7 +76,9 @@ def select_score(results: dict[str, Any], metric: str, step: int) -> float:
     """
     scores = flatten(results) | {"last": float(step)}
     if ranking := results.get("response_prediction"):
-        scores["response_prediction.p_at_n"] = mean_precision(ranking)
+        # It varies less with the sample of queries than P@1.
+        precisions = [ranking[f"p_at_{n}"] for n in RANKS if f"p_at_{n}" in ranking]
+        scores["response_prediction.p_at_n"] = fmean(precisions)
     if metric not in scores:
         available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
         if not results:

@@ -209,9 +209,11 @@ def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_
     assert publish_command.main([str(flat), "--hub_model_id", "me/x", "--dry_run"]) == 0
     assert "https://huggingface.co/me/x" in capsys.readouterr().out
     uploaded = {}
-    monkeypatch.setattr(
-        publish_upload, "upload", lambda folder, name, **_: uploaded.update({name: (folder / "README.md").read_text()})
-    )
+
+    def upload(folder: Path, repository_id: str, **_: object) -> None:
+        uploaded[repository_id] = (folder / "README.md").read_text()
+
+    monkeypatch.setattr(publish_upload, "upload", upload)
     assert publish_command.main([str(flat), "--hub_model_id", "me/x"]) == 0
     assert uploaded == {"me/x": 'from_pretrained("me/x")'} and (flat / "README.md").read_text() == card
     (flat / "results.json").unlink()
