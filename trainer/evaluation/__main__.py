@@ -63,12 +63,6 @@ def build_parser() -> ArgumentParser:
         "datasets of sts are test sets for any value (default: %(default)s)",
     )
     group.add_argument(
-        "--similarity",
-        choices=("angular", "cosine"),
-        default="angular",
-        help="score of the task stsb: the paper's angular similarity, or the cosine (default: %(default)s)",
-    )
-    group.add_argument(
         "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
     )
     group.add_argument(
@@ -166,8 +160,7 @@ def run(args: Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
     names = [name for name in args.tasks if name in EVALUATORS]
     if names:
-        options = {"similarity": args.similarity, "intervals": args.intervals}
-        results = evaluate_encoder(encoder, data, args.split, names, **options)
+        results = evaluate_encoder(encoder, data, args.split, names, intervals=args.intervals)
     if args.baselines:
         results["baselines"] = {
             baseline: evaluate_baseline(baseline, data, args.split, names, intervals=args.intervals)

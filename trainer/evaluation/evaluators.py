@@ -12,7 +12,6 @@ from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import cqa, response_prediction, snli, sts_sets, sts_tuning, stsb
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.registry import EvaluationInputs, Split
-from trainer.evaluation.similarity import Similarity
 
 if TYPE_CHECKING:
     from trainer.data.datasets import EvaluationData
@@ -30,7 +29,6 @@ def evaluate_encoder(
     split: Split,
     evaluators: Iterable[str] | None = None,
     queries: int | None = None,
-    similarity: Similarity = "angular",
     intervals: bool = False,
     matrices: dict[str, np.ndarray] | None = None,
 ) -> dict[str, dict]:
@@ -44,7 +42,6 @@ def evaluate_encoder(
             select hyperparameters.
         evaluators: names in `EVALUATORS`. By default all that have data; on dev without the slow `stsb_tuned`.
         queries: the largest number of response prediction queries; by default 10,000.
-        similarity: the score of the evaluator stsb.
         intervals: add the 95% bootstrap interval, [low, high], to every Pearson's r, P@N, MAP and accuracy, as
             "pearson_interval" and so on.
         matrices: receives the tuned matrix of `stsb_tuned`, (dimensions, dimensions), under this name.
@@ -58,7 +55,7 @@ def evaluate_encoder(
     for name in names:
         evaluator = EVALUATORS[name]
         if splits := evaluator.splits_in(data, split):
-            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, similarity, intervals, matrices)
+            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals, matrices)
             results[name] = evaluator.evaluate(encoder, inputs)
         elif evaluators is not None:
             missing = "dev or test" if split == "both" else split

@@ -14,7 +14,6 @@ import numpy as np
 
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import ScoreTexts
-from trainer.evaluation.similarity import Similarity
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -45,7 +44,6 @@ class EvaluationInputs:
         dataset: the loaded dataset, with all its splits.
         splits: the requested splits that the dataset has, at least one; test last.
         queries: the largest number of queries to rank, or None for the evaluator's default.
-        similarity: the score of two sentences, if the evaluator has a choice.
         intervals: whether to add a 95% bootstrap interval to each score.
         matrices: receives the matrix that an evaluator trains, under the evaluator's name.
     """
@@ -53,7 +51,6 @@ class EvaluationInputs:
     dataset: Any
     splits: Mapping[str, Dataset]
     queries: int | None = None
-    similarity: Similarity = "angular"
     intervals: bool = False
     matrices: dict[str, np.ndarray] = field(default_factory=dict)
 

@@ -1,13 +1,10 @@
 """The similarity of two sentences: the cosine, and the angle that the paper prefers (Yang et al. 2018, section 4.3)."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
 from trainer.encoders.protocol import SentenceEncoder
-
-Similarity = Literal["angular", "cosine"]
 
 
 def encode_pairs(

@@ -11,7 +11,7 @@ from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
 from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
-from trainer.evaluation.similarity import Similarity, angular, cosine, encode_pairs
+from trainer.evaluation.similarity import angular, cosine, encode_pairs
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 def evaluate_stsb(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, dict]:
     """Correlations of the untuned encoder: split -> genre -> "pearson", "spearman"."""
     return {
-        name: correlation_by_genre(untuned_scores(encoder, pairs, inputs.similarity), pairs, inputs.intervals)
+        name: correlation_by_genre(untuned_scores(encoder, pairs), pairs, inputs.intervals)
         for name, pairs in inputs.splits.items()
     }
 
 
-def untuned_scores(encoder: SentenceEncoder, pairs: Dataset, similarity: Similarity) -> np.ndarray:
-    """The encoder's similarity (pairs,), float64, of the sentences of each pair."""
-    cosines = cosine(*encode_pairs(encoder, pairs["sentence1"][:], pairs["sentence2"][:]))
-    return angular(cosines) if similarity == "angular" else cosines
+def untuned_scores(encoder: SentenceEncoder, pairs: Dataset) -> np.ndarray:
+    """The angular score (pairs,), float64, of the sentences of each pair."""
+    return angular(cosine(*encode_pairs(encoder, pairs["sentence1"][:], pairs["sentence2"][:])))
 
 
 def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = False) -> dict[str, dict[str, Any]]:

@@ -113,7 +113,7 @@ class Measurements:
         def measure() -> list[float]:
             encoder = self.encoder(system)
             if not tuned:
-                return untuned_scores(encoder, stsb["test"], "angular").tolist()
+                return untuned_scores(encoder, stsb["test"]).tolist()
             matrix = read_matrix(system.model) if system.settings.get("stsb") == self.sources["stsb"] else None
             if matrix is None:
                 matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
