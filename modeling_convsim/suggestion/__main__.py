@@ -134,9 +134,8 @@ def _index(options: argparse.Namespace) -> None:
         built = ReplyIndex.build(encoder, replies, messages, by_messages=options.by_messages, show_progress=True)
         review_pairs(built)
         built.save(options.output)
-    print(
-        f"{options.output}: {len(built):,} distinct replies of {built.total:,}; next: convsim review {options.output}"
-    )
+    following = f"; next: convsim review {options.output}" if built.review else ""
+    print(f"{options.output}: {len(built):,} distinct replies of {built.total:,}{following}")
 
 
 def _suggest(options: argparse.Namespace) -> None:
