@@ -18,6 +18,7 @@ from modeling_convsim.files.command_line import (
 )
 from modeling_convsim.files.errors import InputError, one_line
 from modeling_convsim.suggestion.estimate import review_pairs
+from modeling_convsim.suggestion.probability import LEAST
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 from modeling_convsim.suggestion.storage import check_index_folder, lock_index
 
@@ -151,6 +152,7 @@ def _suggest(options: argparse.Namespace) -> None:
             raise ValueError(f"--context {options.context}: the model has no context_weights, so it would ignore them")
         context = list(read_texts(options.context))[::-1]
     note = "  (estimated probabilities)" if index.is_estimated else ""
+    note = note if index.settings.curve else f"  (probabilities are not known before {LEAST} ratings)"
     for text in options.texts or read_texts("-"):
         print(f"{one_line(text)}{note}")
         for each in index.suggest(text, options.k, context, options.min_probability):

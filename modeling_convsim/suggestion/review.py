@@ -20,6 +20,7 @@ from modeling_convsim.suggestion.ratings import (
     Shown,
     add_rating,
     find_index,
+    fit_ratings,
     read_ratings,
     read_review,
 )
@@ -75,9 +76,10 @@ class Review:
         edits = sum(each[0] == "edit" for each in answered)
         known = f"the first can be sent in {_share(firsts)}{f', {edits} after an edit' * bool(edits)}; "
         known += f"one of {max(map(len, answered))} in {_share(any_of)}"
-        scored = sum(each.score is not None for each in self.ratings.values())
-        if scored < LEAST:
-            known += f"\nfrom {LEAST} ratings on, probabilities follow them; there are {scored}"
+        if not fit_ratings(self.ratings.values()):
+            useful = [each.rating != "no" for each in self.ratings.values() if each.score is not None]
+            known += f"\nfrom {LEAST} ratings of both kinds on, probabilities follow them; so far, {sum(useful)} can "
+            known += f"be sent, {len(useful) - sum(useful)} cannot"
         return known
 
 

@@ -142,9 +142,9 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
         f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
         "these\n"
     )
-    print(f"read {_describe_pairs(report)}", *_next(output), sep="\n")
     results = {"chats": {"report": report}}
     write_results(output / "results.json", results)
+    print(f"read {_describe_pairs(report)}", *_next(output), sep="\n")
     return results
 
 
@@ -187,7 +187,7 @@ def _describe_pairs(report: dict[str, Any]) -> str:
 def _next(folder: Path) -> list[str]:
     """The lines on what to do next."""
     run = shlex.quote(str(folder))
-    review = [f"convsim review {run}   say which suggestions can be sent: from 30 answers on, probabilities follow"]
+    review = [f"convsim review {run}   rate suggestions: from 30 on, probabilities follow"]
     files = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")))
     return [
         *(review if (folder / "replies" / REVIEW).is_file() else []),

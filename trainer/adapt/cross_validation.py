@@ -92,7 +92,10 @@ def hold_out(splits: DatasetDict) -> list[Trial]:
             others, held_out = np.flatnonzero(folds != fold), pairs.select(rows)
             trials.append(Trial(others, pairs.select(others), held_out, [build_queries(held_out, threads[rows])]))
     if len(trials) < 2:
-        raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+        raise InputError(
+            f"adapt: distinct replies of the {len(pairs)} pairs to train on: {len(set(replies))}, expected "
+            f"{FEWEST_REPLIES} or more in two of {FOLDS} parts: prepare more conversations"
+        )
     return trials
 
 

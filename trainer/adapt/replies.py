@@ -19,7 +19,7 @@ from trainer.adapt.suggestions import Suggested
 from trainer.evaluation.results import format_table
 
 EXAMPLES = 3
-LONGEST_EXAMPLE = 100  # characters
+LONGEST_EXAMPLE = 72  # characters: with a probability, a line of a terminal
 
 
 def build_index(folder: Path, adapted: Adapted, suggested: Suggested) -> ReplyIndex:

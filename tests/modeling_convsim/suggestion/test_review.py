@@ -80,12 +80,12 @@ def test_answers_of_use_count_and_ratings_without_a_score_are_none_that_probabil
     add_rating(path, Rating("zip broke", "A", "send", [], 0.9))  # without the earlier turns
     review = Review(run)
     assert review.answers(MESSAGES[3]) == ["send"] and review.answers(MESSAGES[0]) == [None] * 3
-    assert shares(review.summary()) == [share(1, 1), share(1, 1)] and review.summary().endswith(" 2")
+    assert shares(review.summary()) == [share(1, 1), share(1, 1)]
     for number in range(40):
         add_rating(path, Rating("refund", f"{number}", "no"))
-    assert Review(run).summary().endswith(" 2")
-    for number in range(28):
-        add_rating(path, Rating("refund", f"{number}", "no", [], 0.1))
+        add_rating(path, Rating("zip", f"{number}", "send", [], 0.9))
+    assert Review(run).summary().endswith(" 42 can be sent, 0 cannot")
+    add_rating(path, Rating("refund", "0", "no", [], 0.1))
     assert "\n" not in Review(run).summary()
 
 

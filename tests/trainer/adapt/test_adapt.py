@@ -138,6 +138,7 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
     assert main(options(CHATS[:5], "--repliers", "b")) == 0
     printed = capsys.readouterr().out
     assert "5 pairs are too few to adapt a model" in printed and "about 45 more conversations like these" in printed
+    assert "replies, results.json" in printed
     index = ReplyIndex.load(run)
     assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
     assert index.encoder.digest() == Encoder.from_pretrained(base).digest()

@@ -204,5 +204,5 @@ def test_a_fold_with_a_single_reply_is_left_out():
     replies = ["yes" if row["input"] in held else row["response"] for row in pairs]
     trials = hold_out(DatasetDict(train=pairs.remove_columns("response").add_column("response", replies)))
     assert len(trials) == 2 and not held & {text for trial in trials for text in trial.held_out["input"]}
-    with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
+    with pytest.raises(InputError, match="distinct replies of the 60 pairs to train on: 1, expected 3 or more"):
         hold_out(DatasetDict(train=make_pairs(20, responses=1)))
