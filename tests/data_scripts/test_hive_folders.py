@@ -25,23 +25,22 @@ def rows(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "content", "folders"),
+    ("command", "name", "content", "folder"),
     [
-        ("conversations", "chat.csv", CHAT, ["text=x", "row=3"]),
-        ("reddit", "RC_2001-01.jsonl", COMMENTS, ["body=x", "id=7"]),
-        ("captions", "train.jsonl", CAPTIONS, ["caption=x", "row=3"]),
+        ("conversations", "chat.csv", CHAT, "row=3"),
+        ("reddit", "RC_2001-01.jsonl", COMMENTS, "body=x"),
+        ("captions", "train.jsonl", CAPTIONS, "caption=x"),
     ],
 )
-def test_a_folder_named_as_a_column_changes_nothing(tmp_path, command, name, content, folders):
+def test_a_folder_named_as_a_column_changes_nothing(tmp_path, command, name, content, folder):
     (tmp_path / name).write_text(content)
     assert main([command, str(tmp_path / name), "--output", str(tmp_path / "plain")]) == 0
     expected = rows(tmp_path / "plain")
     assert expected
-    for folder in folders:
-        output = tmp_path / folder / "out"
-        output.parent.mkdir()
-        assert main([command, str(tmp_path / name), "--output", str(output)]) == 0
-        assert rows(output) == expected, folder
-        if command == "conversations":
-            loaded = [row for split in load_pairs(str(output)).values() for row in split]
-            assert sorted(row["input"] for row in loaded) == sorted(row["input"] for row in expected)
+    output = tmp_path / folder / "out"
+    output.parent.mkdir()
+    assert main([command, str(tmp_path / name), "--output", str(output)]) == 0
+    assert rows(output) == expected
+    if command == "conversations":
+        loaded = [row for split in load_pairs(str(output)).values() for row in split]
+        assert sorted(row["input"] for row in loaded) == sorted(row["input"] for row in expected)

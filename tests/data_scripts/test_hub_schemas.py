@@ -72,7 +72,6 @@ NO_FILTERS = ("--filters", "none")
 # Command and its source -> the columns to compare, and the rows of each split.
 CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
     ("nli", "sentence-transformers/all-nli:pair-class"): (NLI_COLUMNS, nli("train", "dev", "test")),
-    ("nli", "stanfordnlp/snli"): (NLI_COLUMNS, nli("train", "validation", "test")),
     ("nli", "nyu-mll/multi_nli@main"): (NLI_COLUMNS, nli("train", "validation_matched", "validation_mismatched")),
     ("stsb", "mteb/stsbenchmark-sts"): (STS_COLUMNS, dict.fromkeys(("train", "validation", "test"), STS)),
     ("sts", "mteb/sts12-sts", "mteb/sts16-sts"): (

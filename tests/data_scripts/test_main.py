@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -9,9 +7,6 @@ from data_scripts.commands import command_parser, find_commands, summary
 
 COMMANDS = find_commands()
 MAIN_NAMES = list(COMMANDS)
-HEAVY = (
-    "torch transformers datasets tokenizers ibis duckdb pyspark polars pandas scipy matplotlib huggingface_hub"
-).split()
 
 
 def test_every_command_is_found_and_has_a_docstring_add_arguments_and_run():
@@ -32,18 +27,6 @@ def test_help_lists_every_command_with_its_summary(arguments, capsys):
     printed = capsys.readouterr().out
     for command in MAIN_NAMES:
         assert re.search(rf"^    {command}( \(.*\))?\s+\w+ \w+ \w+", printed, re.MULTILINE), command
-
-
-def test_help_imports_no_large_library():
-    """The help of each command in turn, in a new process."""
-    script = (
-        "import sys; from data_scripts.__main__ import main\n"
-        f"for words in ([], *([name] for name in {MAIN_NAMES!r})):\n"
-        "    try: main([*words, '--help'])\n"
-        f"    except SystemExit: print(words, [name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
-    )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert finished.stderr.splitlines() == [f"{words} []" for words in ([], *([name] for name in MAIN_NAMES))]
 
 
 @pytest.mark.parametrize(

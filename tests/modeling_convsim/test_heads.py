@@ -108,6 +108,7 @@ def test_a_classifier_saved_by_itself_opens_as_a_classifier_and_as_an_encoder(fo
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["dan", "pretrained"], indirect=True)
 def test_a_classifier_is_fine_tuned_with_other_labels(kind: str, folder: Path, tmp_path: Path) -> None:
     model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2, ignore_mismatched_sizes=True)
     assert model.nli_head.output.out_features == 2

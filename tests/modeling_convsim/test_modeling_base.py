@@ -111,12 +111,6 @@ def test_batch_without_sentences_has_no_embeddings(multitask):
         assert output.response_embeds.shape == (0, size + lexical_size)
 
 
-def test_embedding_is_second_in_the_tuple_of_padded_input(multitask):
-    output = multitask.encoder(**pad(SENTENCES), return_dict=False)
-    # The kernels of inference and of training may round differently.
-    torch.testing.assert_close(output[1], embed(multitask, pad(SENTENCES)), rtol=0, atol=1e-6)
-
-
 def test_half_precision_normalizes_in_float32(multitask):
     words = pack([sentence for sentence in SENTENCES if sentence])
     vectors = embed(multitask.bfloat16(), words)
@@ -164,19 +158,6 @@ def test_residual_response_head_starts_at_the_identity():
     head = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, response_residual=True)).response_head
     x = torch.randn(5, 12)
     assert torch.equal(head(x), x)
-
-
-@torch.no_grad()
-def test_normalized_responses_are_scaled_in_the_loss_only():
-    config = ConvSimDanConfig(**DAN, embedding_size=12, normalize_response=True, logit_scale_init=7.0)
-    model = ConvSimDanForMultitask(config)
-    torch.testing.assert_close(model.response_head(torch.randn(5, 12)).norm(dim=1), torch.ones(5))
-    responses = {f"response_{name}": value for name, value in pack(SENTENCES[:3]).items()}
-    output = model(**pack(SENTENCES[:3]), **responses, return_loss=True)
-    torch.testing.assert_close(output.response_scale, torch.tensor([7.0]))
-    logits = 7 * output.pooler_output.double() @ output.response_embeds.double().T
-    expected = (logits.logsumexp(1) - logits.diagonal()).mean()
-    torch.testing.assert_close(output.loss.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()

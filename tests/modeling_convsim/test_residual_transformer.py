@@ -119,13 +119,3 @@ def test_every_dropout_is_applied_in_training_only(dropout):
     assert not torch.allclose(once, twice)
     once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
     assert torch.equal(once, twice)
-
-
-def test_token_weights_are_set_and_resized_like_those_of_a_dan():
-    model = new_model(**BEST).encoder
-    weights = torch.rand(60, 1)
-    model.scale_tokens(weights)
-    model.resize_token_embeddings(64)
-    assert model.token_weights.weight.tolist() == [*weights.tolist(), *[[1.0]] * 4]
-    with pytest.raises(ValueError, match="convsim_transformer has no token weights: set learned_token_weights: true"):
-        build("transformer").encoder.scale_tokens(weights)

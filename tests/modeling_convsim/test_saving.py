@@ -22,19 +22,6 @@ def auto_map(folder: Path) -> dict[str, str]:
     return json.loads((folder / "config.json").read_text())["auto_map"]
 
 
-def test_automodel_loads_the_encoder_of_a_multitask_folder(multitask, tmp_path):
-    """With a wrong `base_model_prefix`, the encoder would silently load random weights."""
-    multitask.save_pretrained(tmp_path)
-    encoder, loading = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
-    assert type(encoder) is type(multitask.encoder)
-    assert not any(loading.values())
-    saved = multitask.encoder.state_dict()
-    assert encoder.state_dict().keys() == saved.keys()
-    assert all(torch.equal(value, saved[name]) for name, value in encoder.state_dict().items())
-    batch = pack(SENTENCES)
-    assert torch.equal(encoder.eval()(**batch).pooler_output, multitask.encoder(**batch).pooler_output)
-
-
 def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_path):
     multitask.save_pretrained(tmp_path)
     module = type(multitask).__module__.rpartition(".")[2]

@@ -53,7 +53,7 @@ DATA_COMMANDS = [f"data_scripts {name}" for name in find_commands()]
     ("commands", "heavy"),
     [
         (["trainer/run.py", *trainer_commands()], WITH_MODELS),
-        (["data_scripts", *DATA_COMMANDS], WITH_MODELS),
+        (["data_scripts", *DATA_COMMANDS], [*WITH_MODELS, "duckdb", "huggingface_hub", "pyspark", "tokenizers"]),
         ([f"trainer.console {name}" for name in COMMANDS if name not in USING_MODELS], WITH_MODELS),
         ([f"trainer.console {name}" for name in USING_MODELS], HEAVY),
     ],

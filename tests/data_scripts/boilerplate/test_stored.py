@@ -61,7 +61,7 @@ def test_no_name_and_no_receipt_is_left_and_the_agents_answer_the_customers(tmp_
     }
 
 
-@pytest.mark.parametrize("options", [["--keep_salutations"], ["--filters", "none"], ["--filters", "paper"]])
+@pytest.mark.parametrize("options", [["--keep_salutations"], ["--filters", "paper"]])
 def test_all_of_it_can_be_kept(tmp_path, options):
     log = help_desk(tmp_path / "log.csv")
     assert main(["conversations", str(log), "-o", str(tmp_path / "out"), *options]) == 0

@@ -1,5 +1,4 @@
 import html
-import itertools
 import json
 import lzma
 from itertools import pairwise
@@ -24,6 +23,10 @@ def write_tsv(path: Path, *rows: str) -> Path:
     return path
 
 
+def json_lines(path: Path, *records: dict) -> Path:
+    return write_tsv(path, *map(json.dumps, records))
+
+
 def parquet(path: Path, **columns: list) -> Path:
     pq.write_table(pa.table(columns), path)
     return path
@@ -34,44 +37,81 @@ def raw(path: Path, content: bytes) -> Path:
     return path
 
 
-def test_tsv_and_parquet_of_the_same_pairs_give_the_same_folder(tmp_path):
+def pairs_of(output: Path, source: str | None = None) -> set[tuple[str, str]]:
+    return {(row["input"], row["response"]) for row in read(output) if source in (None, row["source"])}
+
+
+CHAINED = {
+    ("hi", "hello"): [],
+    ("hello", "how are you"): ["hi"],
+    ("hello", "yes"): [],
+    ("hello", "no"): [],
+    ("fine", "bye"): ["how are you", "hello", "hi"],
+    ("fine", "well"): ["how are you", "hello", "hi"],
+    ("well", "so"): [],
+    ("so", "no"): ["well"],
+}
+EMPTY_CHANNEL = {"guild": {"name": "Birds"}, "channel": {"id": "1", "name": "herons"}, "messages": []}
+
+
+def test_each_file_is_a_source_and_its_texts_are_counted_with_those_of_the_others(tmp_path):
+    """Of a long pair in two sources, which may be dumps with the same comments, one is kept."""
     rows = [("how are you", "very well"), ('she said "so', "an open quote stays")]
-    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *("\t".join(row) for row in rows))
     inputs, responses = map(list, zip(*rows, strict=True))
-    same = parquet(tmp_path / "chat.parquet", response=responses, input=inputs)
-    assert run(tsv, "--output", tmp_path / "a") == 0
-    assert run(same, "--output", tmp_path / "b") == 0
-    assert read(tmp_path / "a") == read(tmp_path / "b")
-    assert {(row["input"], row["response"]) for row in read(tmp_path / "a")} == set(rows)
-    assert {row["source"] for row in read(tmp_path / "a")} == {"chat"}
-
-
-def test_pairs_that_chain_are_one_thread_whatever_rule_removes_one_between_them(tmp_path):
-    texts = ["hi", "hello", "how are you", "http://a.b", "fine", "bye"]
-    rows = [*map("\t".join, itertools.pairwise(texts)), "hi\twell", "hi\tno", "hello\tyes"]
-    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *rows)
-    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper", "--min_characters", "2") == 0
-    threads = {(row["input"], row["response"]): row["thread"] for row in read(tmp_path / "out")}
-    assert len({threads[pair] for pair in (("hi", "hello"), ("hello", "how are you"), ("fine", "bye"))}) == 1
-    assert threads["hi", "well"] == threads["hi", "no"] != threads["hello", "yes"] != threads["hi", "hello"]
-
-
-def test_a_long_pair_of_two_sources_is_kept_once_so_that_it_is_in_one_split(tmp_path):
-    """Two dumps may have the same comments; short pairs, such as a thank you, are said in both."""
-    first = write_tsv(tmp_path / "a.tsv", "input\tresponse", f"{LONG}\tyes", "thanks\tbye", f"hm\t{LONG} 2")
-    other = write_tsv(tmp_path / "b.tsv", "input\tresponse", "thanks\tbye", f"{LONG}\tyes", f"{LONG}\tno")
-    assert run(first, other, "--output", tmp_path / "out") == 0
-    pairs = sorted((row["source"], row["input"], row["response"]) for row in read(tmp_path / "out"))
-    assert pairs == sorted(
-        [
-            ("a", LONG, "yes"),
-            ("a", "thanks", "bye"),
-            ("a", "hm", f"{LONG} 2"),
-            ("b", "thanks", "bye"),
-            ("b", LONG, "no"),
+    files = [
+        write_tsv(tmp_path / "text.tsv", "input\tresponse", *map("\t".join, rows)),
+        parquet(tmp_path / "table.parquet", response=responses, input=inputs),
+        write_tsv(tmp_path / "one.tsv", "input\tresponse", f"{LONG}\tyes", "thanks\tbye", f"hm\t{LONG} 2"),
+        write_tsv(tmp_path / "two.tsv", "input\tresponse", "thanks\tbye", f"{LONG}\tyes", f"{LONG}\tno"),
+        json_lines(tmp_path / "herons.json", EMPTY_CHANNEL),
+    ]
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        said = [
+            {"id": 1, "reply-to": None, "text": f"hello {name}"},
+            {"id": 2, "reply-to": 1, "text": f"hi {name}"},
+            {"id": 3, "reply-to": 3, "text": f"this answers {name} itself"},
         ]
-    )
-    assert report(tmp_path / "out")["pairs read"]["in another source"] == 1
+        files.append(json_lines(tmp_path / name / "utterances.jsonl", *said, said[0]))
+        with files[-1].open("a") as file:
+            file.write("{\n")
+    assert run(*files, "-o", tmp_path / "out") == 0
+    found = {source: pairs_of(tmp_path / "out", source) for source in {row["source"] for row in read(tmp_path / "out")}}
+    assert found == {
+        "text": set(rows),
+        "table": set(rows),
+        "one": {(LONG, "yes"), ("thanks", "bye"), ("hm", f"{LONG} 2")},
+        "two": {("thanks", "bye"), (LONG, "no")},
+        "a/utterances": {("hello a", "hi a")},
+        "b/utterances": {("hello b", "hi b")},
+    }
+    counts = report(tmp_path / "out")
+    assert counts["pairs read"]["in another source"] == 1
+    assert counts["messages"]["read"] == 8 and counts["messages"]["in turns"] == 6
+    assert sum(counts["messages"].values()) == 16
+    assert counts["lines left out"] == {"not JSON": 2} and counts["messages left out"] == {
+        "channel without messages": 1
+    }
+    assert counts["kept turns"]["answer to the same speaker"] == 2
+
+
+def test_pairs_that_chain_are_a_thread_with_earlier_turns_whatever_rule_removes_one_between_them(tmp_path):
+    texts = ["hi", "hello", "how are you", "http://a.b", "[deleted]", "fine", "bye"]
+    rows = [
+        *(f"{one}\t{other}\t" for one, other in pairwise(texts)),
+        "fine\twell\t",
+        "hello\tyes\t",
+        "hello\tno\t",
+        "well\tso\tother",
+        "so\tno\tother",
+    ]
+    table = write_tsv(tmp_path / "c.tsv", "input\tresponse\tthread\tcontext", *(f"{row}\tunread" for row in rows))
+    assert run(table, "-o", tmp_path / "out", "--filters", "paper", "--min_characters", "2") == 0
+    pairs = {(row["input"], row["response"]): row for row in read(tmp_path / "out")}
+    assert {pair: row["context"] for pair, row in pairs.items()} == CHAINED
+    threads = {pair: row["thread"] for pair, row in pairs.items()}
+    assert len({threads[pair] for pair in (("hi", "hello"), ("hello", "how are you"), ("fine", "bye"))}) == 1
+    assert threads["hello", "yes"] == threads["hello", "no"] != threads["well", "so"] != threads["hi", "hello"]
 
 
 def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
@@ -93,8 +133,6 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
         "kept": 2,
     }
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
-    assert run(tsv, "--output", tmp_path / "chat") == 0  # by default, the rules for chats
-    assert report(tmp_path / "chat")["pairs read"]["kept"] == 4
 
 
 def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
@@ -104,14 +142,6 @@ def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
     assert sum(counts["pairs read"].values()) == 9_147
     assert counts["pairs read"]["kept"] == 4_372
     assert sum(counts["splits"].values()) == len(read(tmp_path / "out"))
-
-
-def pairs_of(output: Path) -> set[tuple[str, str]]:
-    return {(row["input"], row["response"]) for row in read(output)}
-
-
-def json_lines(path: Path, *records: dict) -> Path:
-    return write_tsv(path, *map(json.dumps, records))
 
 
 def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
@@ -149,29 +179,21 @@ def reply_table(path: Path, *rows: tuple[str, str]) -> Path:
     return write_tsv(path, "id,parent,speaker,text", *lines)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        (("c1", ""), ("c2", "t1_c1"), ("c3", "t1_c2"), ("c4", "t1_c9")),
-        (("t1_c1", ""), ("t1_c2", "c1"), ("t1_c3", "c2")),
-        (("t1_c1", ""), ("t1_c2", "x:c1"), ("t1_c3", "x:c2")),
-    ],
-)
-def test_links_with_another_prefix_than_the_ids_are_read_without_it_and_counted(tmp_path, rows):
-    assert run(reply_table(tmp_path / "forum.csv", *rows), "--output", tmp_path / "out") == 0
-    (first, _), (second, _), (third, _), *_ = rows
-    assert pairs_of(tmp_path / "out") == {
-        (f"words of {first}", f"words of {second}"),
-        (f"words of {second}", f"words of {third}"),
+def test_links_with_another_prefix_than_the_ids_are_read_without_it_if_they_then_name_one_message(tmp_path):
+    tables = {
+        "links": (("c1", ""), ("c2", "t1_c1"), ("c3", "t1_c2"), ("c4", "t1_c9")),
+        "ids": (("t1_c1", ""), ("t1_c2", "c1"), ("t1_c3", "c2")),
+        "both": (("t1_c1", ""), ("t1_c2", "x:c1"), ("t1_c3", "x:c2")),
+        "exact": (("a-1", ""), ("a-2", "a-1"), ("b-3", "c-2")),  # a link is written as the id is
+        "several": (("a-1", ""), ("b-1", ""), ("a-2", "c-1")),
     }
-    assert report(tmp_path / "out")["messages"]["replies read without a prefix"] == 2
-
-
-def test_a_prefix_counts_where_links_are_written_as_the_ids_are_or_several_ids_fit(tmp_path):
-    rows = (("a-1", ""), ("a-2", "a-1"), ("b-3", "c-2"))
-    assert run(reply_table(tmp_path / "exact.csv", *rows), "--output", tmp_path / "out") == 0
-    assert pairs_of(tmp_path / "out") == {("words of a-1", "words of a-2")}
-    assert run(reply_table(tmp_path / "two.csv", ("a-1", ""), ("b-1", ""), ("a-2", "c-1")), "-o", tmp_path / "two") == 2
+    files = [reply_table(tmp_path / f"{name}.csv", *rows) for name, rows in tables.items()]
+    assert run(*files, "-o", tmp_path / "out") == 0
+    for source, rows in tables.items():
+        texts = [f"words of {name}" for name, _ in rows[:3]]
+        number = {"exact": 1, "several": 0}.get(source, 2)
+        assert pairs_of(tmp_path / "out", source) == {*[*pairwise(texts)][:number]}, source
+    assert report(tmp_path / "out")["messages"]["replies read without a prefix"] == 6
 
 
 def test_replies_to_messages_that_are_not_there_are_named_and_the_others_are_written(tmp_path, capsys):
@@ -212,36 +234,10 @@ def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
         {"thread": "t", "text": text, "time": time, "speaker": text[0]} for text, time in zip(texts, times, strict=True)
     ]
     chat = json_lines(tmp_path / "chat.jsonl", *reversed(rows))
-    assert run(chat, "--output", tmp_path / "whole") == 0
-    assert pairs_of(tmp_path / "whole") == set(pairwise(texts))
-    assert {row["thread"] for row in read(tmp_path / "whole")} == {"t"}
     assert run(chat, "--gap", "30m", "--output", tmp_path / "out") == 0
     assert pairs_of(tmp_path / "out") == {("good morning", "hello there"), ("lunch anyone", "gladly so")}
     threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
     assert threads["good morning"] != threads["lunch anyone"]
-
-
-def test_a_channel_without_messages_is_counted_and_does_not_stop_the_run(tmp_path, capsys):
-    channel = {"guild": {"name": "Birds"}, "channel": {"id": "1", "name": "herons"}, "messages": []}
-    empty = json_lines(tmp_path / "herons.json", channel)
-    ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", "how are you\tvery well")
-    assert run(empty, ready, "--output", tmp_path / "out") == 0
-    assert report(tmp_path / "out")["messages left out"] == {"channel without messages": 1}
-    assert run(empty, "--output", tmp_path / "alone") == 2
-    assert "no pair is left to write" in capsys.readouterr().err
-
-
-def test_files_with_the_same_name_are_different_sources(tmp_path):
-    for folder, text in (("a", "hello"), ("b", "goodbye")):
-        (tmp_path / folder).mkdir()
-        rows = [{"id": 1, "reply-to": None, "text": text}, {"id": 2, "reply-to": 1, "text": f"{text} to you"}]
-        json_lines(tmp_path / folder / "utterances.jsonl", *rows)
-    files = [tmp_path / folder / "utterances.jsonl" for folder in "ab"]
-    assert run(*files, "--output", tmp_path / "out") == 0
-    assert {(row["input"], row["source"]) for row in read(tmp_path / "out")} == {
-        ("hello", "a/utterances"),
-        ("goodbye", "b/utterances"),
-    }
 
 
 def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_dir, tmp_path):
@@ -306,6 +302,7 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
         (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: not .mbox, in which a folder of mails is one file"),
         (lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]), "the archive is truncated"),
         (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pair is left to write"),
+        (lambda at: json_lines(at / "c.json", EMPTY_CHANNEL), "no pair is left to write"),
     ],
 )
 def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
@@ -320,13 +317,11 @@ def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, c
 def test_what_was_detected_is_reported_and_masked(tmp_path, capsys):
     rows = ["Ticket #;From;Sent at;Message", "7;Ann;13/03/2026 09:00;Wo?", "7;Jürgen;13/03/2026 09:01;Hier"]
     chat = raw(tmp_path / "jane@example.org.csv", "\n".join(rows).encode("cp1252"))
-    assert run(chat, "-o", tmp_path / "out") == 0
+    assert run(chat, "-o", tmp_path / "masked", "--mask") == 0
     columns = "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'"
     detected = f"encoding: cp1252; delimiter: semicolon; {columns}; dates: DMY"
-    assert report(tmp_path / "out")["detected"] == {"jane@example.org": detected}
-    assert detected in capsys.readouterr().out
-    assert run(chat, "-o", tmp_path / "masked", "--mask") == 0
     assert report(tmp_path / "masked")["detected"] == {"file 1": detected}
+    assert detected in capsys.readouterr().out
     assert "jane" not in (tmp_path / "masked" / "README.md").read_text(encoding="utf-8")
 
 
@@ -344,26 +339,6 @@ def test_a_language_is_required_of_messages_and_of_both_sides_of_pairs(tmp_path)
     assert counts["turns"]["not in language en"] == 1 and counts["turns"]["70 % letters or fewer"] == 1
     assert [counts["pairs read"][f"{side}: not in language en"] for side in ("input", "response")] == [1, 1]
     assert counts["kept turns"]["message answered was removed"] == 1
-
-
-def test_counts_of_messages_and_of_broken_lines_of_all_files_add_up(tmp_path):
-    chats = []
-    for name in "ab":
-        rows = [
-            {"id": 1, "parent": None, "text": f"hello {name}"},
-            {"id": 2, "parent": 1, "text": f"hi {name}"},
-            {"id": 3, "parent": 3, "text": f"this answers {name} itself"},
-        ]
-        chats.append(json_lines(tmp_path / f"{name}.jsonl", *rows, rows[0]))
-        with chats[-1].open("a") as file:
-            file.write("{\n")
-    assert run(*chats, "--output", tmp_path / "out") == 0
-    counts = report(tmp_path / "out")
-    assert pairs_of(tmp_path / "out") == {("hello a", "hi a"), ("hello b", "hi b")}
-    assert counts["messages"]["read"] == 8 and counts["messages"]["in turns"] == 6
-    assert sum(counts["messages"].values()) == 16
-    assert counts["lines left out"] == {"not JSON": 2}
-    assert counts["kept turns"]["answer to the same speaker"] == 2
 
 
 def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_path, capsys):
@@ -405,10 +380,13 @@ def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_
     assert "no message is by this author; name their column: --columns speaker=NAME" in capsys.readouterr().err
 
 
-def test_a_log_in_which_few_answer_many_gives_a_hint(tmp_path, capsys):
+def test_a_log_in_which_few_answer_many_gives_a_hint_and_its_pairs_are_read_without_contexts(tmp_path, capsys):
     assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "-o", tmp_path / "out") == 0
     error = capsys.readouterr().err
     assert "hint: a few authors answer the others; --repliers Jo 'Tom Lee' makes pairs of their replies only" in error
+    assert any(row["context"] for row in read(tmp_path / "out"))
+    assert run(*sorted((tmp_path / "out").glob("*.parquet")), "-o", tmp_path / "again") == 0
+    assert pairs_of(tmp_path / "again") == pairs_of(tmp_path / "out")
 
 
 MESSAGES = [
@@ -430,8 +408,11 @@ EARLIER = {
 }
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3])
-def test_the_context_of_a_pair_is_the_turns_that_its_input_follows(tmp_path, turns):
+LINKS = [("1", "", "x"), ("2", "1", "x"), ("3", "2", "x"), ("4", "3", "y"), ("5", "4", "y"), ("6", "5", "y")]
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+def test_the_context_of_a_pair_is_the_turns_of_its_thread_that_its_input_follows(tmp_path, turns):
     """Ben writes twice in a row and edits a message, Ann deletes one, and Dan answers the first message."""
     messages = [
         {"id": key, "type": "message", "date": "2024-05-01T09:00:00", "from": speaker, "text": text}
@@ -439,56 +420,27 @@ def test_the_context_of_a_pair_is_the_turns_that_its_input_follows(tmp_path, tur
         for key, parent, speaker, text in MESSAGES
     ]
     chat = json_lines(tmp_path / "result.json", {"name": "us", "type": "group", "id": 1, "messages": messages})
-    assert run(chat, "-o", tmp_path / "out", "--context", turns) == 0
+    rows = [f"{key}\t{parent}\t{name}\ttext {key}" for key, parent, name in LINKS]
+    links = write_tsv(tmp_path / "links.tsv", "id\tparent\tthread\ttext", *rows)
+    assert run(chat, links, "-o", tmp_path / "out", "--context", turns) == 0
     found = {row["response"]: row["context"] for row in read(tmp_path / "out")}
-    assert found == {response: context[:turns] for response, context in EARLIER.items()}
+    linked = {"text 2": [], "text 3": ["text 1"], "text 4": [], "text 5": [], "text 6": ["text 4"]}
+    assert found == {response: context[:turns] for response, context in (EARLIER | linked).items()}
     counts = report(tmp_path / "out")
-    assert counts["threads"]["pairs with earlier turns"] == (2 if turns else 0)
+    assert counts["threads"]["pairs with earlier turns"] == (4 if turns else 0)
     assert counts["settings"]["context"] == turns
 
 
-def test_a_context_stays_in_its_part_of_a_long_thread_and_in_its_thread(tmp_path):
+def test_a_context_stays_in_its_part_of_a_long_thread(tmp_path):
     rows = [{"thread": "t", "speaker": "AB"[number % 2], "text": f"text {number}"} for number in range(45)]
     chat = json_lines(tmp_path / "chat.jsonl", *rows)
-    assert run(chat, "-o", tmp_path / "out", "--context", "30") == 0
+    assert run(chat, "-o", tmp_path / "out", "--context", "6") == 0
     pairs = read(tmp_path / "out")
     assert len({row["thread"] for row in pairs}) == 3
     for row in pairs:
         number = int(row["input"].split()[1])
-        assert row["context"] == [f"text {earlier}" for earlier in range(number - 1, number - number % 20 - 1, -1)]
-    links = [("1", "", "x"), ("2", "1", "x"), ("3", "2", "x"), ("4", "3", "y"), ("5", "4", "y"), ("6", "5", "y")]
-    table = ["id\tparent\tthread\ttext", *(f"{key}\t{parent}\t{name}\ttext {key}" for key, parent, name in links)]
-    assert run(write_tsv(tmp_path / "links.tsv", *table), "-o", tmp_path / "links") == 0
-    found = {row["response"][-1]: row["context"] for row in read(tmp_path / "links")}
-    assert found == {"2": [], "3": ["text 1"], "4": [], "5": [], "6": ["text 4"]}
-
-
-def test_ready_pairs_that_chain_have_the_inputs_before_them_as_context(tmp_path):
-    texts = ["hi", "hello", "how are you", "[deleted]", "fine", "bye"]
-    rows = [
-        *(f"{one}\t{other}\t" for one, other in pairwise(texts)),
-        "fine\twell\t",
-        "well\tso\tother",
-        "so\tno\tother",
-    ]
-    table = ["input\tresponse\tthread\tcontext", *(f"{row}\tunread" for row in rows)]
-    assert run(write_tsv(tmp_path / "chat.tsv", *table), "-o", tmp_path / "out") == 0
-    assert {(row["input"], row["response"]): row["context"] for row in read(tmp_path / "out")} == {
-        ("hi", "hello"): [],
-        ("hello", "how are you"): ["hi"],
-        ("fine", "bye"): ["how are you", "hello", "hi"],
-        ("fine", "well"): ["how are you", "hello", "hi"],
-        ("well", "so"): [],
-        ("so", "no"): ["well"],
-    }
-
-
-def test_written_pairs_are_read_as_ready_pairs_without_their_contexts(tmp_path):
-    chat = write_tsv(tmp_path / "chat.tsv", *TICKETS)
-    assert run(chat, "-o", tmp_path / "out") == 0
-    assert any(row["context"] for row in read(tmp_path / "out"))
-    assert run(*sorted((tmp_path / "out").glob("*.parquet")), "-o", tmp_path / "again") == 0
-    assert pairs_of(tmp_path / "again") == pairs_of(tmp_path / "out")
+        first = max(number - 6, number - number % 20)
+        assert row["context"] == [f"text {earlier}" for earlier in range(number - 1, first - 1, -1)]
 
 
 def test_masks_salutations_and_names_are_treated_in_contexts_too(tmp_path):
@@ -499,5 +451,3 @@ def test_masks_salutations_and_names_are_treated_in_contexts_too(tmp_path):
     pairs = {row["response"]: row["context"] for row in read(tmp_path / "out")}
     assert pairs == {"I did": [], "When?": ["Write to [EMAIL]"], "it was today, {name}": ["I did", "Write to [EMAIL]"]}
     assert report(tmp_path / "out")["masked"]["e-mail addresses"] == 3
-    assert run(chat, "-o", tmp_path / "plain", "--keep_salutations") == 0
-    assert max(len(row["context"]) for row in read(tmp_path / "plain")) == 2

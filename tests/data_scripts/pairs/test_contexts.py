@@ -64,8 +64,8 @@ def found_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int
     return {row["key"]: row["context"] for row in rows}
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("turns", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
 def test_contexts_equal_those_of_a_loop_over_the_turns(seed, turns):
     nodes, database = random_nodes(seed), ibis.duckdb.connect()
     made = [database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True)]

@@ -377,7 +377,7 @@ def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
     assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--context", "0"], [], ["--context", "2", "--submissions"], ["--submissions"]])
+@pytest.mark.parametrize("options", [[], ["--context", "2", "--submissions"]])
 def test_the_context_of_a_pair_is_the_comments_before_its_input(tmp_path, options):
     (tmp_path / "in").mkdir()
     write_dump(tmp_path / "in" / "RS_1.bz2", submission("story"))

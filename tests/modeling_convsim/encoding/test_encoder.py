@@ -180,10 +180,6 @@ def test_automatic_dtype_is_bfloat16_if_the_processor_has_instructions(
     assert encoder.model.module.dtype == (torch.bfloat16 if is_fast else torch.float32)
 
 
-def test_query_side_is_the_input_side_of_a_model_without_input_network(encoder):
-    np.testing.assert_array_equal(encoder.encode(TEXTS, side="query"), encoder.encode(TEXTS))
-
-
 def test_bare_encoder_has_no_vectors_of_queries(tiny_tokenizer):
     bare = Encoder(build("dan_input_network").encoder, tiny_tokenizer)
     with pytest.raises(

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.__main__ import main
-from tests.forking import run_python
 from tests.modeling_convsim.encoding.test_encoder import TEXTS
 from tests.modeling_convsim.tiny_models import build, save
 
@@ -29,16 +28,6 @@ def encoder(folder):
 
 def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
-
-
-def test_command_writes_an_array_with_a_row_for_every_line(folder, encoder, tmp_path):
-    source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
-    source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    (done,) = run_python([["-m", "modeling_convsim.encoding", folder, source, "-o", output]])
-    assert done.returncode == 0, done.stdout
-    assert "wrote 7 vectors of 8 dimensions" in done.stdout
-    np.testing.assert_allclose(np.load(output), encoder.encode(TEXTS), atol=1e-6)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy", "texts.txt"]
 
 
 def test_command_reads_and_writes_parquet(folder, encoder, tmp_path):

@@ -11,7 +11,6 @@ from trainer.data.datasets import (
     DATASET_KINDS,
     RunData,
     load_run_data,
-    source_name,
     training_text_columns,
     training_texts,
 )
@@ -208,17 +207,6 @@ def test_a_pair_of_several_sources_is_used_once(options, monkeypatch, caplog):
         "pairs/c: removed 1 training pairs that pairs/a has, too",
         "pairs/c: removed 1 training pairs that pairs/b has, too",
     ]
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("data/reddit", "reddit"), ("/data/reddit/", "reddit"), ("owner/pairs", "pairs"), ("owner/pairs@v1", "pairs"),
-        ("owner/pairs:chat", "pairs:chat"), ("owner/pairs:chat@v1", "pairs:chat"),
-    ],
-)  # fmt: skip
-def test_a_source_among_several_is_named_by_the_last_part_of_its_name(source: str, name: str) -> None:
-    assert source_name(source) == name
 
 
 def test_an_image_with_an_evaluation_sentence_is_removed_with_all_its_captions(options, monkeypatch):

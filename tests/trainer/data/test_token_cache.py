@@ -14,18 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim.files.errors import InputError
 from tests.limits import file_size_limit
 from trainer.data import token_cache
-from trainer.data.token_cache import TokenColumn, token_columns, write_array
-
-ARRAY = np.arange(300, dtype=np.float32).reshape(100, 3)
-
-
-def test_an_array_that_cannot_be_written_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
-    with file_size_limit(500), pytest.raises(InputError, match=r"vectors\.npy: cannot be written"):
-        write_array(tmp_path / "vectors.npy", ARRAY)
-    assert list(tmp_path.iterdir()) == []
-
-
-# -- token ids --------------------------------------------------------------------------------------------------------
+from trainer.data.token_cache import TokenColumn, token_columns
 
 TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see", "a [PAD] dog"]
 

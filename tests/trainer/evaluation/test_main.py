@@ -105,20 +105,6 @@ def test_mistakes_get_one_line_and_exit_code_2(data, tmp_path, monkeypatch, caps
     assert message in refused(capsys, data, *argv)
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("snli", "task snli: name the data with --snli SOURCE, a folder or Hub id of SNLI, or with --data FOLDER"),
-        ("sts", "a folder of SemEval STS 2012 to 2016, or with --data FOLDER, a folder with the subfolder sts"),
-        ("sample", "task sample: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes"),
-    ],
-)
-def test_without_a_folder_the_message_says_which_one_is_expected(monkeypatch, data, capsys, task, message):
-    monkeypatch.setenv("CONVSIM_DATA", str(data))
-    assert command.main(["model", "--tasks", task]) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
 def test_a_damaged_file_to_update_is_refused_before_any_work(data, tmp_path, capsys, content):
     file = tmp_path / "results.json"

@@ -46,16 +46,7 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 # -- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "dan_input_network",
-        "dan_lexical",
-        "dan_words",
-        "transformer_residual",
-        "cbow",
-    ],
-)
+@pytest.fixture(scope="module", params=["dan_input_network", "dan_lexical", "transformer_residual", "cbow"])
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder, and in onnxruntime."""
     model, folder = build(request.param), tmp_path_factory.mktemp(request.param)

@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.torch_model import load_model
 from modeling_convsim.files.errors import InputError
 from tests.forking import Interpreter
@@ -104,13 +103,6 @@ def test_a_folder_that_sentence_transformers_saves_is_the_same_on_both_routes(pu
     again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=has_own_code(published))
     for route in ("encode", "encode_query", "encode_document"):
         assert np.array_equal(getattr(again, route)(TEXTS), getattr(model, route)(TEXTS))
-
-
-def test_encoder_gives_the_same_vectors(published):
-    encoder = Encoder.from_pretrained(published.folder)
-    assert close(encoder.encode(TEXTS), published.vectors.inputs)
-    assert close(encoder.encode(TEXTS, side="query"), published.vectors.queries)
-    assert close(encoder.encode(TEXTS, side="response"), published.vectors.responses)
 
 
 def test_folder_has_code_card_results_and_preset(published):

@@ -196,15 +196,6 @@ def test_a_mistake_deletes_nothing_and_an_earlier_run_is_overwritten_only_on_req
     assert tokenizer.stat().st_size < len(before[tokenizer])
 
 
-def test_initialize_from_starts_from_a_saved_model(run_trainer, preset, tmp_path):
-    first = tmp_path / "first"
-    assert run_trainer(preset(output_dir=str(first), max_steps=4)) == 0
-    options = {"initialize_from": str(first / "model"), "model_config": None, "vocab_size": None}
-    assert run_trainer(preset(**options, learning_rate=1e-9, max_steps=1)) == 0
-    before, after = (weights_of(folder / "model") for folder in (first, tmp_path / "run"))
-    torch.testing.assert_close(before, after, atol=1e-6, rtol=0)
-
-
 def test_a_diverging_run_leaves_no_checkpoint_that_is_not_finite(refused, preset, tmp_path):
     changes = {"optimizer": "sgd", "learning_rate": 1e38, "max_grad_norm": None, "best_metric": "last"}
     message = refused(preset(**changes, eval_every=1, log_every=100, mixed_precision="no"))
