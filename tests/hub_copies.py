@@ -31,6 +31,8 @@ NLI: Columns = {
     "hypothesis": ["Somebody carries bread.", "The girls are sisters.", "The man is asleep."],
     "label": [0, 1, 2],
 }
+JANUARY = ["Which tea do you like most?", "I like green tea the most.", "Green tea keeps me awake."]
+FEBRUARY = ["Do you drink it with milk?", "No, milk spoils the taste."]
 # Two images: captions that follow each other are pairs, and so are the last one and the first one.
 IMAGES = [
     ["A dog leaps over a log.", "A brown dog jumps.", "The dog is in the air."],
@@ -265,8 +267,6 @@ def _reddit_files() -> dict[str, dict[str, bytes]]:
         **{name: pa.string() for name in ("link_id", "parent_id", "distinguished", "author_flair_text")},
     }
     schema = pa.schema(list(columns.items()))
-    january = ["Which tea do you like most?", "I like green tea the most.", "Green tea keeps me awake."]
-    february = ["Do you drink it with milk?", "No, milk spoils the taste."]
     configs = [
         {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}/**/*.parquet"}]}
         for name in ("comments", "submissions")
@@ -274,8 +274,8 @@ def _reddit_files() -> dict[str, dict[str, bytes]]:
     submission = pa.schema([("id", pa.string()), ("title", pa.string())])
     arctic = {
         "README.md": f"---\n{json.dumps({'configs': configs, 'license': 'other'})}\n---\n".encode(),
-        "data/comments/2006/01/000.parquet": _parquet(_comments(1, january), schema),
-        "data/comments/2007/02/000.parquet": _parquet(_comments(2, february), schema),
+        "data/comments/2006/01/000.parquet": _parquet(_comments(1, JANUARY), schema),
+        "data/comments/2007/02/000.parquet": _parquet(_comments(2, FEBRUARY), schema),
         "data/submissions/2006/01/000.parquet": _parquet({"id": ["s1"], "title": ["Tea"]}, submission),
     }
     numbers = {name: Value("int64") for name in ("controversiality", "created_utc", "score")}
@@ -283,7 +283,7 @@ def _reddit_files() -> dict[str, dict[str, bytes]]:
         {name: numbers.get(name, TEXT) for name in ("author", "body", "controversiality", "created_utc", "link_id")}
         | {name: numbers.get(name, TEXT) for name in ("score", "subreddit", "subreddit_id", "id")}
     )
-    rows = _comments(1, january) | {"controversiality": [0] * 3, "subreddit_id": ["t5_1"] * 3}
+    rows = _comments(1, JANUARY) | {"controversiality": [0] * 3, "subreddit_id": ["t5_1"] * 3}
     return {
         "open-index/arctic": arctic,
         "fddemarco/pushshift-reddit-comments": _dataset(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.public_datasets import public_datasets
-from tests.hub_copies import CONVERTED, IMAGE_BYTES, IMAGES, NLI, add_public_datasets, of_split
+from tests.hub_copies import CONVERTED, FEBRUARY, IMAGE_BYTES, IMAGES, JANUARY, NLI, add_public_datasets, of_split
 from tests.loopback_hub import READ_TOKEN, LoopbackHub
 
 RUNNER = """
@@ -65,8 +65,6 @@ NLI_COLUMNS = ("premise", "hypothesis", "label")
 QUORA = ("How do I boil rice?", "What is the way to boil rice?")
 SIMPLE = ("The vessel, which was old, sank in 1801 .", "The old ship sank in 1801 .")
 FIRST = (NLI["premise"][0], NLI["hypothesis"][0])
-JANUARY = ["Which tea do you like most?", "I like green tea the most.", "Green tea keeps me awake."]
-FEBRUARY = ["Do you drink it with milk?", "No, milk spoils the taste."]
 NO_FILTERS = ("--filters", "none")
 
 # Command and its source -> the columns to compare, and the rows of each split.

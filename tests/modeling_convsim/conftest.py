@@ -6,7 +6,7 @@ from modeling_convsim import ENCODERS, ConvSimForMultitask
 from tests.modeling_convsim.tiny_models import VARIANTS, build
 
 
-@pytest.fixture(params=[*ENCODERS, *VARIANTS])
+@pytest.fixture(params=dict.fromkeys([*ENCODERS, *VARIANTS]))
 def multitask(request: pytest.FixtureRequest) -> ConvSimForMultitask:
     """Each kind of tiny model in turn."""
     return build(request.param)

@@ -9,7 +9,7 @@ from torch import nn
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
 from modeling_convsim.modeling_base import normalize
 from modeling_convsim.modeling_heads import NliHead
-from tests.modeling_convsim.tiny_models import DAN, SENTENCES, pack, pad
+from tests.modeling_convsim.tiny_models import DAN, KINDS, SENTENCES, pack, pad
 
 
 def embed(model: ConvSimForMultitask, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -241,6 +241,7 @@ def test_resized_vocabulary_keeps_its_embeddings_and_accepts_new_tokens(multitas
     assert multitask.get_input_embeddings().weight.grad.is_sparse == bool(multitask.embedding_tables())
 
 
+@pytest.mark.parametrize("multitask", KINDS, indirect=True)
 def test_compiles_without_a_graph_break_for_padded_input(multitask):
     batch = pad(SENTENCES)
     compiled = torch.compile(multitask.encoder, backend="eager", fullgraph=True)

@@ -110,7 +110,7 @@ def test_numpy_gives_the_vectors_of_torch(kind, tiny_tokenizer, tmp_path):
 def sts_texts(data_dir):
     """Sentences of STS-B."""
     split = load_stsb(str(data_dir / "stsb"))["validation"]
-    return list(dict.fromkeys([*split["sentence1"][::2], *split["sentence2"][::2]]))
+    return list(dict.fromkeys([*split["sentence1"][::8], *split["sentence2"][::8]]))
 
 
 @pytest.mark.parametrize("kind", [*AVERAGES, "base"])
