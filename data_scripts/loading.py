@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from data_scripts.public_datasets import how_to_build
 from data_scripts.schemas import PAIR_SCHEMA, PAIR_TEXTS, features
-from modeling_convsim.files.errors import InputError, refuse_url
-from modeling_convsim.files.hub import CONVERTED, HubName, dataset_problem, hub_errors, is_path, parse_hub_name
+from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.hub import CONVERTED, dataset_problem, hub_errors, is_path, parse_hub_name
 from modeling_convsim.files.records import BATCH_ROWS, SAMPLE_RECORDS, Records, Rows
 from modeling_convsim.files.texts import BrokenLines
 
@@ -41,7 +41,16 @@ class HubDataset:
 
         self.source = source
         self._is_offline = datasets.config.HF_HUB_OFFLINE
-        self._arguments, self._options = _load_arguments(parse_hub_name(source))
+        name = parse_hub_name(source)
+        # The arguments of `load_dataset`, without and with names.
+        self._arguments: list[str] = [name.repository]
+        self._options: dict[str, Any] = {"revision": name.revision} if name.revision else {}
+        if "/" in name.config or "*" in name.config:  # no configuration has these in its name
+            self._options["data_files"] = name.config
+        elif name.config and name.revision == CONVERTED:
+            self._options["data_dir"] = name.config
+        elif name.config:
+            self._arguments.append(name.config)
 
     @cached_property
     def features(self) -> Features:
@@ -153,18 +162,6 @@ def _is_media(feature: Any) -> bool:
     return is_binary or isinstance(feature, datasets.Image | datasets.Audio | datasets.Video)
 
 
-def _load_arguments(name: HubName) -> tuple[list[str], dict[str, Any]]:
-    """The arguments of `load_dataset`, without and with names."""
-    arguments, options = [name.repository], {"revision": name.revision} if name.revision else {}
-    if "/" in name.config or "*" in name.config:  # no configuration has these in its name
-        options["data_files"] = name.config
-    elif name.config and name.revision == CONVERTED:
-        options["data_dir"] = name.config
-    elif name.config:
-        arguments.append(name.config)
-    return arguments, options
-
-
 def rename_splits(splits: dict[str, Any]) -> dict[str, Any]:
     """The splits with `dev` and the like as `validation`, unless two of them would have the same name."""
     names = [re.sub(r"^[a-z]+(?![a-z])", lambda word: SPLIT_NAMES.get(word[0], word[0]), name) for name in splits]
@@ -209,22 +206,6 @@ def find_split(name: str, complete: bool = False) -> str | None:
     """
     match = (_SPLIT.fullmatch if complete else _SPLIT.search)(name)
     return SPLIT_NAMES[match[1].lower()] + (match[2] or "").lower() if match else None
-
-
-def existing_folder(source: str | Path) -> Path:
-    """`source` as the path of a folder that exists.
-
-    Raises:
-        InputError: it is a file or a URL, or does not exist.
-    """
-    refuse_url(str(source))
-    folder = Path(source)
-    if not str(source):
-        raise InputError("'': an empty name, expected a folder")
-    if not folder.is_dir():
-        problem = "a file, expected a folder" if folder.exists() else f"no such folder{how_to_build(folder)}"
-        raise InputError(f"{source}: {problem}")
-    return folder
 
 
 def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> DatasetDict:
@@ -286,8 +267,11 @@ def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
     from datasets.exceptions import DatasetsError
 
     path = Path(source)
-    if not path.is_file():
-        existing_folder(source)
+    if not source:
+        raise InputError("'': an empty name, expected a folder")
+    if not path.is_file() and not path.is_dir():
+        problem = "neither a file nor a folder" if path.exists() else f"no such folder{how_to_build(path)}"
+        raise InputError(f"{source}: {problem}")
     files = _split_files(path)
     try:
         return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)

@@ -25,8 +25,6 @@ from modeling_convsim.files.texts import text_lines
 
 BOOK = "=== "
 
-Sentence = tuple[str, int, int, str]
-
 
 def _read_texts(source: str) -> dict[str, Rows]:
     path = Path(source)
@@ -44,7 +42,7 @@ def _text_rows(path: Path) -> Rows:
             yield location, {"book": book, "paragraph": None, "sentence": line}
 
 
-def _sentences(part: Part) -> Iterator[Sentence]:
+def _sentences(part: Part) -> Iterator[tuple[str, int, int, str]]:
     """The sentences with their positions in their books."""
     book: str | None = None
     last: Any = None

@@ -37,8 +37,6 @@ COLUMN_NAMES: ColumnNames = {
 EMPTY, REPEATED, SINGLE = "empty, left out", "repeated for their image, left out", "images with one caption"
 _PARALLEL = re.compile(r"(.+)\.(\d+)\.en(?:\.(?:gz|xz|bz2|zst))?")
 
-Caption = tuple[str, str]  # image, text
-
 
 def _read_parallel(source: str) -> dict[str, Rows]:
     parallel: dict[str, list[Path]] = {}
@@ -78,8 +76,8 @@ def _images(part: Part) -> Iterator[tuple[str, list[str]]]:
         yield image, list(captions)
 
 
-def _captions(rows: Rows) -> Iterator[Caption]:
-    """The captions, each with its image.
+def _captions(rows: Rows) -> Iterator[tuple[str, str]]:
+    """The captions, each with its image before it.
 
     Pairs of captions have no name of their image, of which each has consecutive rows. They are a cycle: its first and
     second caption, the second and third, …, the last and first. Images with the same caption stay separate, unlike in

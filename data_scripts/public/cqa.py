@@ -53,8 +53,6 @@ LABELS = {"PerfectMatch": True, "Relevant": True, "PerfectMatch/Relevant": True,
 GOLD_LABELS = {"true": "PerfectMatch/Relevant", "false": "Irrelevant"}
 NO_LABEL = (None, "?", "")
 
-Gold = dict[str, str]  # related question -> label
-
 logger = logging.getLogger(__name__)
 
 
@@ -73,8 +71,8 @@ def _read_official(source: str) -> dict[str, Rows]:
     return splits
 
 
-def _gold(path: Path) -> Gold:
-    """The labels of an official .relevancy file: question, related question, rank, score, true or false."""
+def _gold(path: Path) -> dict[str, str]:
+    """Related question -> label, of a .relevancy file: question, related question, rank, score, true or false."""
     gold = {}
     for location, line in text_lines(path):
         fields = line.split("\t")

@@ -47,10 +47,8 @@ COLUMN_NAMES: ColumnNames = {
 LARGEST = 3.4028234663852886e38  # of float32, the type of the scores
 EMPTY, SCORED = "with an empty sentence, left out", "with a score"
 
-Pair = tuple[str, str, float | None]
 
-
-def _pairs(part: Part) -> Iterator[Pair]:
+def _pairs(part: Part) -> Iterator[tuple[str, str, float | None]]:
     part.counts.update({SCORED: 0, EMPTY: 0})
     for location, row in part.rows:
         score = _score(row["score"], location) if row["negative"] is None else 1.0

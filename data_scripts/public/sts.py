@@ -61,12 +61,9 @@ logger = logging.getLogger(__name__)
 
 def _read_sets(source: str) -> dict[str, Rows]:
     """The datasets of a source: split, year and name -> rows."""
-    is_original = any((Path(source) / f"{year}-test").is_dir() for year in STS_SETS)
-    return _original_sets(Path(source)) if is_original else _table_sets(source)
-
-
-def _original_sets(folder: Path) -> dict[str, Rows]:
-    sets = {}
+    folder, sets = Path(source), dict[str, Rows]()
+    if not any((folder / f"{year}-test").is_dir() for year in STS_SETS):
+        return _table_sets(source)
     for year, names in STS_SETS.items():
         for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
             for name in set_names:

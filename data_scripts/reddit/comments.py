@@ -7,9 +7,8 @@ window of Zstandard (2 GiB in Pushshift's dumps).
 import hashlib
 import json
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,13 @@ def convert_sources(
     if not outputs:
         return 0
     with locked(outputs[0].parent, lock_inside(outputs[0].parent)):
-        _prepare_folder(outputs)
+        for output in outputs:
+            if output.exists() and _origin(output) is None:
+                raise InputError(
+                    f"--comments: {output} would be replaced, but is not a file that this command wrote; move it away, "
+                    "or name another folder"
+                )
+        remove_temporary_files(outputs[0].parent)
         left_out: dict[Path, Any] = {
             output: _finished(output, _fingerprint(source, filters))
             for source, output in zip(sources, outputs, strict=True)
@@ -136,7 +141,10 @@ def convert_sources(
         dumps = [(source, output) for source, output in todo if not isinstance(source, HubDataset)]
         total = sum(dump.stat().st_size for dump, _ in dumps)
         if cluster and dumps:
-            convert = partial(_convert_on_executor, filters=filters)
+
+            def convert(pair: tuple[Path, Path]) -> BrokenLines:
+                return write_comments(*pair, filters, show_progress=False)
+
             left_out |= zip(
                 [output for _, output in dumps],
                 cluster.parallelize(dumps, len(dumps)).map(convert).collect(),
@@ -152,21 +160,6 @@ def convert_sources(
         for output in outputs:  # in the same order for any number of workers
             broken.join(left_out[output])
         return len(sources) - len(todo)
-
-
-def _convert_on_executor(pair: tuple[Path, Path], filters: Filters) -> BrokenLines:
-    return write_comments(*pair, filters, show_progress=False)
-
-
-def _prepare_folder(outputs: list[Path]) -> None:
-    """Reject existing files that are not ours, and remove what killed processes left."""
-    for output in outputs:
-        if output.exists() and _origin(output) is None:
-            raise InputError(
-                f"--comments: {output} would be replaced, but is not a file that this command wrote; move it away, or "
-                "name another folder"
-            )
-    remove_temporary_files(outputs[0].parent)
 
 
 def _origin(output: Path) -> dict[str, Any] | None:
@@ -188,33 +181,28 @@ def _finished(output: Path, fingerprint: str) -> BrokenLines | None:
 def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, filters: Filters, total: int
 ) -> dict[Path, BrokenLines]:
-    pool = ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), end_with_parent)
+    """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each."""
+    left_out: dict[Path, BrokenLines] = {}
     try:
-        with pool:
-            return _convert_together(pool, todo, filters, total)
+        with (
+            ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), end_with_parent) as pool,
+            tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
+        ):
+            futures = {pool.submit(write_comments, *each, filters, show_progress=False): each for each in todo}
+            try:
+                for future in as_completed(futures):
+                    dump, output = futures[future]
+                    left_out[output] = future.result()
+                    bar.update(dump.stat().st_size)
+            except BaseException:
+                # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends.
+                pool.shutdown(cancel_futures=True)
+                raise
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
             "--workers if memory ran out"
         ) from error
-
-
-def _convert_together(
-    executor: Executor, todo: list[tuple[Path, Path]], filters: Filters, total: int
-) -> dict[Path, BrokenLines]:
-    """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each."""
-    futures = {executor.submit(write_comments, *each, filters, show_progress=False): each for each in todo}
-    left_out: dict[Path, BrokenLines] = {}
-    try:
-        with tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar:
-            for future in as_completed(futures):
-                dump, output = futures[future]
-                left_out[output] = future.result()
-                bar.update(dump.stat().st_size)
-    except BaseException:
-        # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends.
-        executor.shutdown(cancel_futures=True)
-        raise
     return left_out
 
 

@@ -82,7 +82,9 @@ class DumpParser:
     def columns(self, block: memoryview, lines: int) -> Columns | None:
         """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
         try:
-            _check_utf8(block)  # msgspec does not decode the fields that it skips
+            # msgspec does not decode the fields that it skips, so all of the block is validated as UTF-8.
+            offsets = pa.py_buffer(np.array([0, len(block)], np.int64))
+            pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(block)).validate(full=True)
             rows = self.decoder.decode_lines(block)
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
@@ -137,12 +139,6 @@ def _kind(error: Exception) -> str:
     default = "wrong type" if isinstance(error, msgspec.ValidationError) else "not JSON"
     default = "not UTF-8" if "surrogate" in str(error) else default  # half of a pair
     return next((kind for start, kind in starts.items() if str(error).startswith(start)), default)
-
-
-def _check_utf8(block: memoryview) -> None:
-    """Raise a ValueError if a block is not UTF-8."""
-    offsets = pa.py_buffer(np.array([0, len(block)], np.int64))
-    pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(block)).validate(full=True)
 
 
 def _separated_by_newlines(block: memoryview, lines: int) -> bool:

@@ -50,7 +50,10 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
     filtered = first_pass.anti_join(twice, "key").union(apply_rules(ranked))
     report["comments"] = count_values(filtered, filtered.rule, [*rules, KEPT])
 
-    with_parents = _join_parents(filtered)
+    # The kept comments, each with the key and rule of the comment that it replies to, or nulls.
+    parents = filtered.filter(filtered.rule != REPEATED).select(parent_key=filtered.key, parent_rule=filtered.rule)
+    kept = filtered.filter(filtered.rule == KEPT)
+    with_parents = kept.left_join(parents, kept.parent == parents.parent_key)
     losses = _losses(with_parents, submissions)
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     joined = materialize(with_parents.select("key", "parent", outcome=outcome), "joined")
@@ -93,13 +96,6 @@ def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.Str
     # The key is a column of the file: engines read its values first, and the texts only of the rows that they need.
     is_reply = comments.parent_id.startswith("t1_")
     return comments.id, ibis.ifelse(is_reply, comments.parent_id.substr(3), ibis.null("string"))
-
-
-def _join_parents(filtered: ir.Table) -> ir.Table:
-    """The kept comments, each with the key and rule of the comment that it replies to, or nulls."""
-    parents = filtered.filter(filtered.rule != REPEATED).select(parent_key=filtered.key, parent_rule=filtered.rule)
-    kept = filtered.filter(filtered.rule == KEPT)
-    return kept.left_join(parents, kept.parent == parents.parent_key)
 
 
 def _losses(joined: ir.Table, submissions: bool) -> dict[str, ir.BooleanValue]:

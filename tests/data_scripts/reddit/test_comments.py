@@ -4,8 +4,6 @@ import multiprocessing
 import os
 import signal
 import time
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -29,15 +27,15 @@ def convert_all(names: list[str], folder: Path) -> dict[Path, BrokenLines]:
     dumps = [folder / name for name in names]
     for dump in dumps:
         dump.touch()
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
-        return comments._convert_together(executor, [(dump, dump) for dump in dumps], PAPER, 0)
+    return comments._convert_in_workers([(dump, dump) for dump in dumps], 1, PAPER, 0)
 
 
 @pytest.mark.timeout(30)
 def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(comments, "write_comments", convert)
+    monkeypatch.setattr(comments, "get_context", lambda method: multiprocessing.get_context("fork"))
     with pytest.raises(InputError, match="broken"):
         convert_all(["broken", "killed", "c", "d", "e"], tmp_path)
-    with pytest.raises(BrokenProcessPool):
+    with pytest.raises(InputError, match="one of 1 worker processes was killed"):
         convert_all(["killed", "b", "c", "d"], tmp_path)
     assert convert_all(["a", "b"], tmp_path).keys() == {tmp_path / "a", tmp_path / "b"}
