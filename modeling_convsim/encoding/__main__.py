@@ -31,7 +31,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("file", help=f"texts: one per line, UTF-8; - for standard input; or a table ({TABLE_SUFFIXES})")
-    _add_input_and_output(parser)
+    group = parser.add_argument_group("input and output")
+    group.add_argument("--column", help="column of a table with the texts (default: text)")
+    output_help = "OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)"
+    add_output_argument(group, output_help, metavar="OUTPUT")
+    group.add_argument("--overwrite", action="store_true", help="replace an OUTPUT that exists")
+    group.add_argument(
+        "--side",
+        choices=get_args(Side),
+        default="input",
+        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
+        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
+    )
     add_hardware_arguments(parser)
     options = parser.parse_args(arguments)
     if options.column and not is_table(options.file):
@@ -47,21 +58,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     except InputError as error:
         parser.error(str(error))
     return options
-
-
-def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("input and output")
-    group.add_argument("--column", help="column of a table with the texts (default: text)")
-    output_help = "OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)"
-    add_output_argument(group, output_help, metavar="OUTPUT")
-    group.add_argument("--overwrite", action="store_true", help="replace an OUTPUT that exists")
-    group.add_argument(
-        "--side",
-        choices=get_args(Side),
-        default="input",
-        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
-        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
-    )
 
 
 def main(arguments: list[str] | None = None) -> int:

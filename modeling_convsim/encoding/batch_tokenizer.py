@@ -194,7 +194,10 @@ def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:
         model |= {"type": "WordPiece", "continuing_subword_prefix": UNUSED_PREFIX, "max_input_chars_per_word": MAX_WORD}
     # NFKC leaves ASCII as it is.
     content = json.dumps(definition | {"normalizer": LOWERCASE, "post_processor": None, "decoder": None})
-    texts = _check_texts(list(model["vocab"]))
+    # ASCII texts with every character, after a word and between spaces, known words, and a long one.
+    texts = [f"the{character}Cat {character} " for character in map(chr, range(128))]
+    words = list(model["vocab"])
+    texts += [" ".join(word for word in words[:: max(1, len(words) // 500)] if word.isascii()), "x" * 200]
     try:
         tokenizer = Kitoken.from_tokenizers(content.encode())
         # One by one: the batched call starts threads, which a process that opens a model and forks should not have.
@@ -202,12 +205,6 @@ def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:
         return tokenizer if tokenizer.encode_all(texts) == expected else None
     except Exception:  # kitoken lacks a part of the definition; or the vocabulary lacks [UNK], which may not be needed
         return None
-
-
-def _check_texts(words: list[str]) -> list[str]:
-    """ASCII texts with every character, after a word and between spaces, known words, and a long one."""
-    known = [word for word in words[:: max(1, len(words) // 500)] if word.isascii()]
-    return [*(f"the{character}Cat {character} " for character in map(chr, range(128))), " ".join(known), "x" * 200]
 
 
 def token_limit(model_max_length: float) -> int | None:

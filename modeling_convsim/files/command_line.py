@@ -119,25 +119,20 @@ def _run_until_signal(run: Callable[[], int]) -> int:
     try:
         return run()
     except BaseException as error:  # some libraries raise an exception of their own when they are interrupted
+        if not received and isinstance(error, KeyboardInterrupt) and hasattr(error, "exit_code"):
+            print(f"error: {error}", file=sys.stderr)  # a run noticed a signal itself
+            return int(error.exit_code)
+        if not received and isinstance(error, USER_ERRORS):
+            print(f"error: {user_message(error)}", file=sys.stderr)
+            return 2
         if not received:
-            return _exit_code(error)
+            raise
         name = signal.Signals(received[0]).name
         print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
         return 128 + received[0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _exit_code(error: BaseException) -> int:
-    """Print the line of a user error, or of a run that noticed a signal itself; raise any other error."""
-    if isinstance(error, KeyboardInterrupt) and hasattr(error, "exit_code"):
-        print(f"error: {error}", file=sys.stderr)
-        return int(error.exit_code)
-    if not isinstance(error, USER_ERRORS):
-        raise error
-    print(f"error: {user_message(error)}", file=sys.stderr)
-    return 2
 
 
 def stop_signals() -> list[signal.Signals]:
@@ -241,15 +236,15 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 def end_with_parent() -> None:
     """Let the parent of this worker process end it: Ctrl+C and a closed terminal, which reach both, are ignored."""
+
+    def exit_with_parent() -> None:
+        # Otherwise, after a kill, a worker would write into the files of the next run.
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent does: otherwise, after a kill, a worker would write into the files of the next run."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=exit_with_parent, daemon=True).start()

@@ -141,7 +141,8 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
         return
     if not output.is_dir():
         raise InputError(f"--output {output}: is a file, expected a folder; name another one")
-    others = unrecorded_files(output)
+    others = sorted(set(list_files(output)) - set(recorded_files(output)))
+    others = [name for name in others if not TEMPORARY.fullmatch(Path(name).name)]
     if is_url(output) and has_record(output, UNFINISHED) and all(map(_PART.fullmatch, others)):
         return
     if not has_record(output, kind):
@@ -178,12 +179,6 @@ def list_files(folder: Path) -> list[str]:
 def recorded_files(folder: Path) -> list[str]:
     """The files that the record of a folder names, relative to it."""
     return list(_read_record(folder).get("files", []))
-
-
-def unrecorded_files(folder: Path) -> list[str]:
-    """The files of a folder, relative to it, that its record does not name, without temporary ones."""
-    recorded = set(recorded_files(folder))
-    return [name for name in list_files(folder) if name not in recorded and not TEMPORARY.fullmatch(Path(name).name)]
 
 
 def _read_record(folder: Path) -> dict[str, Any]:

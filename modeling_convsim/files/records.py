@@ -128,7 +128,9 @@ def read_records(
         with head.open() as stream:
             is_array, first = stream.peek(1).lstrip()[:1] == b"[", stream.readline()
         if not is_array and not is_object(first):
-            return _document(text, streamed)
+            # A list in it that is streamed can be read once.
+            location, record = str(text.path), read_document(text, streamed)
+            return Records(location, list(record), False, [record], lambda needed, broken: iter([(location, record)]))
         values = array_values if is_array else line_values
     else:
         values = line_values
@@ -251,9 +253,3 @@ def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Row
             yield location, value
         else:
             broken.add("not a JSON object", location, f"found {type(value).__name__}")
-
-
-def _document(text: TextFile, streamed: Streamed) -> Records:
-    """The object that a .json file is; a list in it that is streamed can be read once."""
-    location, record = str(text.path), read_document(text, streamed)
-    return Records(location, list(record), False, [record], lambda needed, broken: iter([(location, record)]))

@@ -205,7 +205,11 @@ class TextFile:
             InputError: the file cannot be read to its end, or is UTF-16 and `encoding` is not.
         """
         try:
-            with self._open_bytes() as raw:
+            if self.is_whole:
+                unpacked: AbstractContextManager[Any] = nullcontext(io.BytesIO(self.head))
+            else:
+                unpacked = self.opened() if self.opened else _unpacked(self.path)
+            with unpacked as raw:
                 read = raw.read if self.encoding == UTF8 else _to_utf8(raw, self.encoding)
                 stream: Any = io.BufferedReader(_Stream(read), CHUNK_BYTES)
                 if self.encoding == UTF8 and stream.peek(2)[:2] in _UTF16:
@@ -224,11 +228,6 @@ class TextFile:
             raise InputError(
                 f"{self.path}: not a readable {kind} file ({error}); check its suffix, or download it again"
             ) from error
-
-    def _open_bytes(self) -> AbstractContextManager[Any]:
-        if self.is_whole:
-            return nullcontext(io.BytesIO(self.head))
-        return self.opened() if self.opened else _unpacked(self.path)
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """(file:line, the line's bytes without the newline, as UTF-8) of each line."""
