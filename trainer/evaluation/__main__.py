@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_scripts.public_datasets import how_to_build
 from modeling_convsim.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
@@ -16,9 +16,6 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.registry import Evaluator
 from trainer.evaluation.results import format_table, update_results, write_results
-
-if TYPE_CHECKING:
-    from trainer.data.datasets import EvaluationData
 
 SAMPLE = "sample"  # prints texts for people; the training loop does not run it
 
@@ -97,18 +94,6 @@ def _rankings() -> str:
     return ",".join(name for name, one in EVALUATORS.items() if one.evaluate_baseline)
 
 
-def load_data(args: Namespace) -> EvaluationData:
-    """Load the datasets of the requested tasks.
-
-    Raises:
-        InputError: one of them is missing or unreadable.
-    """
-    from trainer.data.datasets import load_evaluation_data  # imports datasets, which takes a second
-
-    evaluators = [EVALUATORS[name] for name in args.tasks if name != SAMPLE]
-    return load_evaluation_data({evaluator.dataset: _source(args, evaluator) for evaluator in evaluators})
-
-
 def _source(args: Namespace, evaluator: Evaluator) -> str:
     """The folder or Hub id of an evaluator's dataset, from its option or from `--data`."""
     name = evaluator.dataset
@@ -142,23 +127,26 @@ def _validate(args: Namespace) -> None:
         )
 
 
-def run(args: Namespace) -> dict[str, Any]:
-    """Run the evaluations that the command line names, print and write the results; returns them.
+def run(args: Namespace) -> int:
+    """Run the evaluations that the command line names, print and write the results; returns the exit code.
 
     Raises:
         InputError: a model, a dataset or a file is missing or does not fit.
     """
+    args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, SAMPLE])
+    args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
     _validate(args)
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
+    from trainer.data.datasets import load_evaluation_data
     from trainer.encoders.loading import load_encoder
     from trainer.evaluation.sample import evaluate_sample
 
     if args.update:
         read_object(args.update)  # a damaged file is refused before the work
-    data = load_data(args)
+    names = [name for name in args.tasks if name != SAMPLE]
+    data = load_evaluation_data({EVALUATORS[name].dataset: _source(args, EVALUATORS[name]) for name in names})
     encoder = load_encoder(args.model)
     results: dict[str, Any] = {}
-    names = [name for name in args.tasks if name in EVALUATORS]
     if names:
         results = evaluate_encoder(encoder, data, args.split, names, intervals=args.intervals)
     if args.baselines:
@@ -175,19 +163,12 @@ def run(args: Namespace) -> dict[str, Any]:
         update_results(args.update, results)
     if args.output or args.update:
         print(f"saved in {args.output or args.update}")
-    return results
+    return 0
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
-    return run_stoppable(lambda: _run(build_parser().parse_args(arguments)))
-
-
-def _run(args: Namespace) -> int:
-    args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, SAMPLE])
-    args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
-    run(args)
-    return 0
+    return run_stoppable(lambda: run(build_parser().parse_args(arguments)))
 
 
 if __name__ == "__main__":

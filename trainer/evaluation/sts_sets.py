@@ -10,7 +10,7 @@ import numpy as np
 from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator, Split
+from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 from trainer.evaluation.similarity import cosine, encode_pairs
 
 if TYPE_CHECKING:
@@ -59,16 +59,14 @@ def evaluate_sts_sets(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dic
     return results
 
 
-def _select_splits(sets: StsSets, split: Split) -> dict[str, Dataset]:
-    """All datasets, whatever the split: they are test sets."""
-    return {f"{year} {name}": rows for year, names in sets.items() for name, rows in names.items()}
-
-
 EVALUATOR = Evaluator(
     name="sts",
     dataset="sts",
     data_help="folder of SemEval STS 2012 to 2016",
-    select_splits=_select_splits,
+    # All datasets, whatever the split: they are test sets.
+    select_splits=lambda sets, split: {
+        f"{year} {name}": rows for year, names in sets.items() for name, rows in names.items()
+    },
     evaluate=evaluate_sts_sets,
     card=CardEntry(
         task_type="sentence-similarity",

@@ -60,29 +60,19 @@ def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTraine
     """
     import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(model)), folder / "model.onnx")
     tokenizer.save_pretrained(folder)
-    backend = _truncating_tokenizer(tokenizer, folder)
+    parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if tokenizer.split_special_tokens:  # special tokens in a text are text, which transformers sees to
+        parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
+    backend = Tokenizer.from_str(json.dumps(parts))
+    backend.no_truncation()
+    if (limit := token_limit(tokenizer.model_max_length)) is not None:
+        backend.enable_truncation(limit, direction=tokenizer.truncation_side)
     padding = {"pad_id": tokenizer.pad_token_id, "pad_token": tokenizer.pad_token}
     backend.enable_padding(**padding, direction=tokenizer.padding_side)
     backend.save(str(folder / "tokenizer.json"))
     config = model.config.to_dict()
     config.pop("auto_map", None)  # the folder holds no code
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _truncating_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
-    """The `Tokenizer` of a saved tokenizer that truncates as the model's does.
-
-    If special tokens in a text are text (`split_special_tokens`, which transformers applies), it has none.
-    """
-    parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    if tokenizer.split_special_tokens:
-        parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
-    backend = Tokenizer.from_str(json.dumps(parts))
-    if (limit := token_limit(tokenizer.model_max_length)) is not None:
-        backend.enable_truncation(limit, direction=tokenizer.truncation_side)
-    else:
-        backend.no_truncation()
-    return backend
 
 
 class OnnxForm(nn.Module):
@@ -143,7 +133,7 @@ def build_graph(form: OnnxForm) -> Any:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         exit_stack.callback(logging.disable, logging.NOTSET)
-        program = torch.onnx.export(
+        program: Any = torch.onnx.export(
             form,
             (ids, mask),
             dynamo=True,
@@ -152,8 +142,6 @@ def build_graph(form: OnnxForm) -> Any:
             output_names=form.output_names(),
             verbose=False,
         )
-    if program is None:
-        raise RuntimeError("torch.onnx.export returned no program")
     model = program.model_proto
     model.graph.ClearField("value_info")  # shapes can be inferred
     for node in model.graph.node:  # the source lines of each node, with paths of this machine

@@ -15,7 +15,7 @@ from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
 from sklearn.preprocessing import normalize
 from torch import Tensor, nn
-from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from modeling_convsim.files.errors import InputError
@@ -112,13 +112,21 @@ def _write_sentence_transformers_files(
         routes[default_route] = []
     if model.input_head is not None:
         routes["query"] = _head_modules(model.input_head, dtype)
-    if model.config.lexical_share:
-        lexical = _lexical_route(model)
+    if (channel := model.lexical_channel) is not None and model.config.lexical_share:
+        sizes = (model.config.vocab_size, model.config.embedding_size, model.config.lexical_size)
+        lexical = modeling_lexical_route.LexicalRoute(*sizes, model.config.lexical_share, channel.pad_token_id)
+        lexical.channel.weights.copy_(channel.weights)
         routes |= {side: [*routes[side], lexical] for side in ("query", "document")}
     (folder / ROUTER).mkdir()
     Router(routes, default_route=default_route).save(str(folder / ROUTER))
     if model.config.lexical_share:
-        _copy_code_of_route(folder)
+        # The folder holds the code of the lexical channel's module, which the Router's config names as its own.
+        code = Path(modeling_lexical_route.__file__).read_text("utf-8").replace("from modeling_convsim.", "from .")
+        (folder / "modeling_lexical_route.py").write_text(code, "utf-8")
+        config = folder / ROUTER / "router_config.json"
+        config.write_text(
+            config.read_text("utf-8").replace(f'"{modeling_lexical_route.__name__}.', '"modeling_lexical_route.')
+        )
     files = {
         "modules.json": [
             {"idx": 0, "name": "0", "path": "", "type": f"{Transformer.__module__}.{Transformer.__name__}"},
@@ -149,25 +157,6 @@ def _head_modules(head: ResponseHead, dtype: torch.dtype) -> list[Module]:
     return [*modules, Normalize()] if head.normalized else modules
 
 
-def _lexical_route(model: ConvSimForMultitask) -> Module:
-    config, channel = model.config, model.lexical_channel
-    assert channel is not None
-    sizes = (config.vocab_size, config.embedding_size, config.lexical_size)
-    route = modeling_lexical_route.LexicalRoute(*sizes, config.lexical_share, channel.pad_token_id)
-    route.channel.weights.copy_(channel.weights)
-    return route
-
-
-def _copy_code_of_route(folder: Path) -> None:
-    """Copy the code of the lexical channel's module, and name it in the Router's config as the folder's own code."""
-    code = Path(modeling_lexical_route.__file__).read_text("utf-8").replace("from modeling_convsim.", "from .")
-    (folder / "modeling_lexical_route.py").write_text(code, "utf-8")
-    config = folder / ROUTER / "router_config.json"
-    config.write_text(
-        config.read_text("utf-8").replace(f'"{modeling_lexical_route.__name__}.', '"modeling_lexical_route.')
-    )
-
-
 # -- verification -----------------------------------------------------------------------------------------------------
 
 
@@ -185,7 +174,9 @@ def embed_all_sides(
     """The vectors of some texts on every side, in one padded batch for each."""
 
     def encode(side: Side, head: Callable[..., Tensor]) -> np.ndarray:
-        batch = tokenize_side(model, tokenizer, texts, side)
+        prompted = [model.config.prompt(side) + text for text in texts]
+        padded = tokenizer(prompted, padding=True, truncation=True, return_tensors="pt")
+        batch = {name: padded[name] for name in ("input_ids", "attention_mask")}
         return head(model.encoder(**batch).pooler_output, **batch).numpy()
 
     with torch.inference_mode():
@@ -194,15 +185,6 @@ def embed_all_sides(
             encode("query", model.query_vectors),
             encode("response", model.response_vectors),
         )
-
-
-def tokenize_side(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], side: Side
-) -> dict[str, Tensor]:
-    """The padded batch of some texts, with the model's prompt of a side."""
-    prompt = model.config.prompt(side)
-    batch = tokenizer([prompt + text for text in texts], padding=True, truncation=True, return_tensors="pt")
-    return {name: batch[name] for name in ("input_ids", "attention_mask")}
 
 
 def verify_folder(
@@ -256,13 +238,9 @@ def _read_in_every_way(
     if sts_matrix is not None:
         tuned = sentence_transformer.encode(texts, task=ROUTE, show_progress_bar=False)
         products = expected.inputs @ sts_matrix.T
-        tolerance = TOLERANCE * _amplification(sts_matrix, expected.inputs, products)
+        # The largest factor by which the matrix can enlarge the relative error of a vector: |W| |u| / |W u|.
+        norms, norms_of_products = (np.linalg.norm(each, axis=1) for each in (expected.inputs, products))
+        is_set = norms_of_products > 0
+        ratios = np.linalg.norm(sts_matrix, 2) * norms[is_set] / norms_of_products[is_set]
+        tolerance = TOLERANCE * float(ratios.max(initial=1.0))
         yield f"SentenceTransformer.encode, task={ROUTE}", tuned, normalize(products), tolerance
-
-
-def _amplification(matrix: np.ndarray, vectors: np.ndarray, products: np.ndarray) -> float:
-    """The largest factor by which a matrix can enlarge the relative error of a vector: |W| |u| / |W u|."""
-    norms, norms_of_products = (np.linalg.norm(each, axis=1) for each in (vectors, products))
-    is_set = norms_of_products > 0
-    ratios = np.linalg.norm(matrix, 2) * norms[is_set] / norms_of_products[is_set]
-    return float(ratios.max(initial=1.0))

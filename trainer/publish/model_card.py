@@ -111,7 +111,11 @@ def render_card(
         exports_to_onnx=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "exports_to_onnx", False),
         about=about,
         beside=beside,
-        **_files(folder, settings),
+        max_tokens=_max_tokens(folder, settings),
+        tuned=has_route(folder),
+        has_data_page=(folder / "DATA.md").is_file(),
+        settings_file="preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
+        is_half=bool(settings.get("half_precision")),
         **_provenance(results, settings, on_hub),
         **_results(scores, results),
     )
@@ -166,19 +170,21 @@ def _metadata(
         base_model=base_models(settings, on_hub) or None,
         datasets=list(datasets) or None,
         model_name=name,
-        eval_results=[_eval_result(score) for score in first.values()] or None,
+        eval_results=[
+            EvalResult(
+                task_type=score.card.task_type,
+                dataset_type=score.card.dataset_id,
+                dataset_name=score.card.dataset_name,
+                dataset_config=score.subset or None,
+                dataset_split=score.split,
+                metric_type=score.metric,
+                metric_name=score.card.metrics[score.metric],
+                metric_value=score.value,
+            )
+            for score in first.values()
+        ]
+        or None,
     )
-
-
-def _files(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The template's values that follow from the files of a folder."""
-    return {
-        "max_tokens": _max_tokens(folder, settings),
-        "tuned": has_route(folder),
-        "has_data_page": (folder / "DATA.md").is_file(),
-        "settings_file": "preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
-        "is_half": bool(settings.get("half_precision")),
-    }
 
 
 def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
@@ -251,19 +257,6 @@ def _is_part(path: str, others: Collection[str]) -> bool:
 
 def _languages(settings: Mapping[str, Any]) -> list[str]:
     return sources_of(settings, "language") or ["en"]
-
-
-def _eval_result(score: Score) -> EvalResult:
-    return EvalResult(
-        task_type=score.card.task_type,
-        dataset_type=score.card.dataset_id,
-        dataset_name=score.card.dataset_name,
-        dataset_config=score.subset or None,
-        dataset_split=score.split,
-        metric_type=score.metric,
-        metric_name=score.card.metrics[score.metric],
-        metric_value=score.value,
-    )
 
 
 def _cells(row: Mapping[str, str]) -> dict[str, str]:

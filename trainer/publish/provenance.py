@@ -126,8 +126,14 @@ def find_licenses(settings: Mapping[str, Any]) -> dict[str, str]:
         source for kind in [*dataset_kinds(), WORD_VECTOR_TEXTS] for source in sources_of(settings, kind)
     )
     on_hub = find_hub_sources(settings)
-    licenses = {source: _license(source, source in on_hub) for source in sources}
-    return {source: stated for source, stated in licenses.items() if stated}
+    licenses = {}
+    for source in sources:
+        name = parse_hub_name(source).repository
+        card = try_to_load_from_cache(name, "README.md", repo_type="dataset") if source in on_hub else None
+        stated = read_licenses(Path(card) if isinstance(card, str) else Path(source, "README.md"))
+        if stated:
+            licenses[source] = " and ".join(stated)
+    return licenses
 
 
 def data_rows(results: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -196,10 +202,3 @@ def _tasks_of(kind: str) -> list[str]:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _license(source: str, on_hub: bool) -> str:
-    card = (
-        try_to_load_from_cache(parse_hub_name(source).repository, "README.md", repo_type="dataset") if on_hub else None
-    )
-    return " and ".join(read_licenses(Path(card) if isinstance(card, str) else Path(source, "README.md")))

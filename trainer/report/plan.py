@@ -119,7 +119,10 @@ def _runs_of_entry(name: str, entry: Mapping[str, Any], folder: Path) -> list[Pl
     if "embed" in entry:
         command = _embeddings_command(entry["embed"], options, folder / name)
         return [PlannedRun(name, label, role, folder / name, command, needs, entry["embed"])]
-    preset = _find_preset(entry["train"])
+    presets = {path.stem: str(path) for path in PRESETS.glob("*.yaml")}
+    if (preset := presets.get(str(entry["train"]))) is None:
+        hint = suggest(str(entry["train"]), presets)
+        raise InputError(f"there is no preset {entry['train']}{hint}; expected one of {', '.join(sorted(presets))}")
     if "vary" not in entry:
         return [PlannedRun(name, label, role, folder / name, _training_command(preset, options, folder / name), needs)]
     runs = []
@@ -190,34 +193,19 @@ def _format_options(settings: Mapping[str, Any]) -> list[str]:
     return options
 
 
-def _find_preset(name: Any) -> str:
-    presets = {path.stem: path for path in PRESETS.glob("*.yaml")}
-    if str(name) not in presets:
-        hint = suggest(str(name), presets)
-        raise InputError(f"there is no preset {name}{hint}; expected one of {', '.join(sorted(presets))}")
-    return str(presets[str(name)])
-
-
 def run_plan(runs: Iterable[PlannedRun], at_a_time: int) -> dict[str, str]:
-    """Train the unfinished runs; name -> error message. The output of a run is in NAME.log beside its folder."""
-    jobs = [run for run in runs if run.command]
-    for job in jobs:
-        make_folder(job.log.parent)
-    return run_jobs(jobs, at_a_time, max(1, allowed_threads() // at_a_time))
+    """Train the unfinished runs in their order, as far as their needs allow, and show what ended.
 
-
-def run_jobs(jobs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[str, str]:
-    """Run commands in their order, as far as their needs allow, and show what ended. An exception terminates them all.
+    The output of a run is in NAME.log beside its folder. An exception terminates all runs.
 
     Args:
-        jobs: the runs; a need that is not among them counts as met.
-        at_a_time: how many run side by side.
-        threads: OMP_NUM_THREADS of each.
+        runs: the runs; a need that is finished or not among them counts as met.
+        at_a_time: how many run side by side; they divide the threads among them.
 
     Returns:
         Name -> error message of each run that failed or could not start.
     """
-    by_name = {job.name: job for job in jobs}
+    by_name = {run.name: run for run in runs if run.command}
     order = TopologicalSorter({name: by_name.keys() & job.needs for name, job in by_name.items()})
     order.prepare()
     ready, running, failures = list[str](), dict[PlannedRun, subprocess.Popen](), dict[str, str]()
@@ -232,7 +220,8 @@ def run_jobs(jobs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[s
                     order.done(job.name)
                     bar.update()
                 else:
-                    running[job] = _start(job, threads)
+                    make_folder(job.log.parent)
+                    running[job] = _start(job, max(1, allowed_threads() // at_a_time))
             for job in [job for job, process in running.items() if process.poll() is not None]:
                 if code := running.pop(job).returncode:
                     failures[job.name] = f"failed (exit code {code}): {last_line(job.log)}"
@@ -250,14 +239,10 @@ def run_jobs(jobs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[s
 
 
 def _start(job: PlannedRun, threads: int) -> subprocess.Popen:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command, environment = [sys.executable, *job.command], {**os.environ, "OMP_NUM_THREADS": str(threads)}
     with job.log.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, *job.command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
 
 

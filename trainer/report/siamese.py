@@ -194,25 +194,24 @@ def _times(page: Page, measurements: Measurements, systems: Sequence[System], pu
         [f"the paper: {name}", "", f"{values[0]:.1f}", f"{1000 * values[1]:.1f}"]
         for name, values in published["rows"].items()
     ]
+
+    def measure(system: System) -> float:
+        encoder = measurements.encoder(system)
+        started = time.perf_counter()
+        for pair in pairs:
+            vectors = encoder.encode(pair)
+            cosine(vectors[:1], vectors[1:])
+        return time.perf_counter() - started
+
     kinds: dict[str, System] = {}  # the first system of each kind
     for system in systems:
         kinds.setdefault(system.role if system.role in (WORDS, NEIGHBORS) else system.encoder, system)
     values = {}
     for system in kinds.values():
-        measure = partial(_time_pairs, measurements, system, pairs)
-        seconds = measurements.cached(system, "seconds_one_by_one", measure)
+        seconds = measurements.cached(system, "seconds_one_by_one", partial(measure, system))
         values[system.name] = seconds
         rows.append([system.label, system.name, f"{seconds:.1f}", f"{1000 * seconds / len(pairs):.2f}"])
     page.table("siamese_table3", ["system", "run", "all pairs, s", "one pair, ms"], rows, values)
-
-
-def _time_pairs(measurements: Measurements, system: System, pairs: Sequence[tuple[str, str]]) -> float:
-    encoder = measurements.encoder(system)
-    started = time.perf_counter()
-    for pair in pairs:
-        vectors = encoder.encode(pair)
-        cosine(vectors[:1], vectors[1:])
-    return time.perf_counter() - started
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------

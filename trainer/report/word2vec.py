@@ -92,7 +92,7 @@ def train(args: Namespace) -> int:
         known = [_without(column, tokenizer.unk_token_id) for column in texts]
         fit(model, known, tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
         seconds = round(time.monotonic() - began, 1)
-        save_averages(embedding_matrix(model, tokenizer), tokenizer, folder / "model")
+        save_averages(model, tokenizer, folder / "model")
         config = yaml.safe_dump(settings_of(args), sort_keys=False, allow_unicode=True)
         (folder / "config.yaml").write_text(config, encoding="utf-8")
         run = {name: getattr(args, name) for name in ("method", "size", "epochs", "seed")}
@@ -111,21 +111,16 @@ def _without(column: TokenColumn, token: int) -> TokenColumn:
     return TokenColumn(column.ids[is_other], others_before[column.offsets], column.keys)
 
 
-def embedding_matrix(model: Any, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """gensim's vectors by token id, (tokens, size) float32; zeros for special tokens and words without a vector."""
-    matrix = np.zeros((len(tokenizer), model.vector_size), dtype=np.float32)
-    for word, row in tokenizer.get_vocab().items():
-        if row not in (tokenizer.pad_token_id, tokenizer.unk_token_id) and word in model.wv:
-            matrix[row] = model.wv.get_vector(word)
-    return matrix
+def save_averages(word2vec: Any, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Save gensim's word vectors as a CBOW encoder: the L2-normalized mean of a text's known words.
 
-
-def save_averages(matrix: np.ndarray, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Save word vectors (tokens, size) as a CBOW encoder: the L2-normalized mean of a text's known words.
-
-    The response network is the identity, so a response has the vector that it has as an input. The inference classifier
-    is not trained.
+    Special tokens and words without a vector have zeros. The response network is the identity, so a response has the
+    vector that it has as an input. The inference classifier is not trained.
     """
+    matrix = np.zeros((len(tokenizer), word2vec.vector_size), dtype=np.float32)  # by token id
+    for word, row in tokenizer.get_vocab().items():
+        if row not in (tokenizer.pad_token_id, tokenizer.unk_token_id) and word in word2vec.wv:
+            matrix[row] = word2vec.wv.get_vector(word)
     torch.manual_seed(0)  # for the inference classifier
     config = ConvSimCbowConfig(
         vocab_size=len(matrix),

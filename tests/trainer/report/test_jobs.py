@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.report import plan
-from trainer.report.plan import PlannedRun, last_line, run_jobs, run_plan
+from trainer.report.plan import PlannedRun, last_line, run_plan
 
 LOG = """
 import sys, time
@@ -31,7 +30,7 @@ def calls() -> list[tuple[str, str]]:
 
 
 def test_a_job_starts_when_the_jobs_it_needs_have_ended():
-    assert run_jobs([job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a")], 3, 1) == {}
+    assert run_plan([job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a")], 3) == {}
     order = calls()
     for name, needs in (("c", "ab"), ("b", "a")):
         assert all(order.index(("end", need)) < order.index(("begin", name)) for need in needs)
@@ -40,7 +39,7 @@ def test_a_job_starts_when_the_jobs_it_needs_have_ended():
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
 def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
-    run_jobs(map(job, "abcd"), at_a_time, 1)
+    run_plan(map(job, "abcd"), at_a_time)
     running = most = 0
     for what, _ in calls():
         running += 1 if what == "begin" else -1
@@ -48,9 +47,10 @@ def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
     assert most == at_a_time and running == 0
 
 
-def test_output_is_appended_to_the_log_and_threads_are_set():
+def test_output_is_appended_to_the_log_and_threads_are_set(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
     Path("a.log").write_text("before\n")
-    run_jobs([job("a", script="import os; os.system('echo $OMP_NUM_THREADS; echo to stderr >&2')")], 1, 7)
+    run_plan([job("a", script="import os; os.system('echo $OMP_NUM_THREADS; echo to stderr >&2')")], 1)
     assert Path("a.log").read_text() == "before\n7\nto stderr\n"
 
 
@@ -65,8 +65,8 @@ def test_the_last_line_is_the_last_state_of_a_progress_bar():
 
 def test_threads_are_divided_and_every_job_has_one(monkeypatch: pytest.MonkeyPatch):
     def threads(at_a_time: int) -> int:
-        monkeypatch.setattr(plan, "run_jobs", lambda jobs, at_a_time, threads: threads)
-        return run_plan([], at_a_time)
+        run_plan([job("a", script="import os; print(os.environ['OMP_NUM_THREADS'])")], at_a_time)
+        return int(last_line(Path("a.log")))
 
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert [threads(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
