@@ -2,11 +2,12 @@
 
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from transformers import PreTrainedTokenizerFast
@@ -24,6 +25,9 @@ from modeling_convsim.files.storage import (
     write_text,
 )
 from trainer.settings import YAML_ERRORS, Settings
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 # Options that a resumed run may change, because they do not affect training.
 MAY_CHANGE = {
@@ -45,6 +49,17 @@ RESUME_OR_REPLACE = "resume the run with --resume true, delete and replace it wi
 RUN_ENTRIES = re.compile(
     r"results\.json|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
 )
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The constant context of a run."""
+
+    settings: Settings
+    accelerator: "Accelerator"
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    """`time.monotonic()` at the start of this process's part of the run."""
 
 
 class Run:
@@ -132,7 +147,10 @@ class Run:
         try:
             with locked(self.folder, lock_inside(self.folder)):
                 self._check(settings)
-                self._remove_unfinished()
+                remove_temporary_files(self.folder)
+                for path in self.folder.glob(".checkpoint-*"):  # which a killed run was writing
+                    if RUN_ENTRIES.fullmatch(path.name):
+                        shutil.rmtree(path)
                 yield
         finally:
             if is_new:
@@ -158,13 +176,10 @@ class Run:
                 tokenizer.save_pretrained(self.tokenizer)
 
     def _check(self, settings: Settings) -> None:
-        if settings.resume:
-            self._check_resumable(settings)
-        else:
-            self.check_replaceable(settings.overwrite)
-
-    def _check_resumable(self, settings: Settings) -> None:
         folder = self.folder
+        if not settings.resume:
+            self.check_replaceable(settings.overwrite)
+            return
         if not ((folder / CONFIG).is_file() and self.checkpoints):
             raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
         # A config.yaml that is older than an option lacks it: the run used the default.
@@ -199,13 +214,6 @@ class Run:
                 f"overwrite: {folder} does not look like a run's folder (no {RECORD} of a run); name another folder "
                 f"with --{option}, or delete this one yourself"
             )
-
-    def _remove_unfinished(self) -> None:
-        """Remove what a killed run was writing."""
-        remove_temporary_files(self.folder)
-        for path in self.folder.glob(".checkpoint-*"):
-            if RUN_ENTRIES.fullmatch(path.name):
-                shutil.rmtree(path)
 
     def delete(self) -> None:
         """Delete what an earlier run wrote to the folder, if it has the record of one."""

@@ -20,8 +20,8 @@ from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
 from trainer.data.datasets import load_run_data
 from trainer.processes import start_accelerator
+from trainer.runs import RunContext
 from trainer.settings import build_settings
-from trainer.training.context import RunContext
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import build_model

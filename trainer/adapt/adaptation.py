@@ -28,11 +28,10 @@ from trainer.adapt.suggestions import CenteredEncoder
 from trainer.data.datasets import ENOUGH, RunData, complete_dev_split, load_run_data
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.ranking import QUERIES, contexts_of
-from trainer.runs import Run
+from trainer.runs import Run, RunContext
 from trainer.settings import Settings
 from trainer.training.backbone import find_backbone
 from trainer.training.checkpoints import Progress
-from trainer.training.context import RunContext
 from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.model import max_tokens
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip

@@ -20,9 +20,9 @@ from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cros
 from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.data.datasets import ENOUGH, thread_numbers
 from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
+from trainer.runs import RunContext
 from trainer.settings import Settings
 from trainer.tasks import Task
-from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop
 from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel

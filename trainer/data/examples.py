@@ -87,7 +87,9 @@ def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
         seed: selects among several hard negatives.
     """
     texts, (first, second) = _distinct_texts([pairs["sentence1"], pairs["sentence2"]])
-    scores = _unit_scores(pairs)
+    scores = np.array([np.nan if score is None else score for score in pairs["score"]], dtype=np.float64)
+    highest = np.nanmax(scores, initial=0.0)
+    scores = np.nan_to_num(scores / highest if highest > 0 else scores, nan=1.0)  # 1 for a pair without a score
     same, different = (scores == 1) & (first != second), np.flatnonzero(scores < 1)
     different = np.random.default_rng(seed).permutation(different)
     negative_of = np.full(len(texts), -1)
@@ -121,13 +123,6 @@ def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]
         np.fromiter((index_of.setdefault(text, len(index_of)) for text in column), np.int64) for column in columns
     ]
     return Dataset.from_dict({"text": list(index_of)}), indices
-
-
-def _unit_scores(pairs: Dataset) -> np.ndarray:
-    """Return the scores (pairs,) divided by the highest; 1 for a pair without a score."""
-    scores = np.array([np.nan if score is None else score for score in pairs["score"]], dtype=np.float64)
-    highest = np.nanmax(scores, initial=0.0)
-    return np.nan_to_num(scores / highest if highest > 0 else scores, nan=1.0)
 
 
 @dataclass(frozen=True)

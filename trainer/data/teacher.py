@@ -66,31 +66,21 @@ def _hash_complete_rows(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode_columns(teacher: str, samples: Mapping[str, Dataset], cache_dir: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return the embeddings of the columns of `sample_rows`: name -> column -> as `teacher_vectors`."""
-    encoder = _CachedTeacher(teacher, cache_dir)
+    """Return the embeddings of the columns of `sample_rows`: name -> column -> as `CachedTeacher.encode`."""
+    encoder = CachedTeacher(teacher, cache_dir)
     return {
         name: {column: encoder.encode(rows[column][:]) for column in rows.column_names}
         for name, rows in samples.items()
     }
 
 
-def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.ndarray:
-    """Return L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
+class CachedTeacher:
+    """A teacher that is loaded once the cache lacks the embeddings of some texts.
 
     Args:
-        teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
-        texts: the texts.
-        cache_dir: the cache, with a file for these texts; its key has the teacher's content, its precision and the
-            texts.
-
-    Raises:
-        InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
+        source: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
+        cache_dir: the cache, with a file for each call; its key has the teacher's content, its precision and the texts.
     """
-    return _CachedTeacher(teacher, cache_dir).encode(texts)
-
-
-class _CachedTeacher:
-    """A teacher that is loaded once the cache lacks the embeddings of some texts."""
 
     def __init__(self, source: str, cache_dir: Path) -> None:
         self._source, self._dtype = source, _dtype()
@@ -98,7 +88,11 @@ class _CachedTeacher:
         self._folder = cache_dir / f"teacher-{digest.hexdigest()}"
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the embeddings of some texts, as `teacher_vectors`."""
+        """Return L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
+
+        Raises:
+            InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
+        """
         digest = xxhash.xxh3_128()
         digest_texts(digest, texts)
         path = self._folder / f"{digest.hexdigest()}.npy"
@@ -131,13 +125,13 @@ def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: i
         teacher: the folder or the Hub id of a SentenceTransformer.
         tokenizer: the tokenizer. A piece of a word is embedded without the prefix that marks it, such as `##`.
         vocab_size: number of rows of the result.
-        cache_dir: as for `teacher_vectors`.
+        cache_dir: as for `CachedTeacher`.
 
     Returns:
         (vocab_size, dimensions of the teacher) float32; zeros for special tokens, such as `[UNK]`.
 
     Raises:
-        InputError: as `teacher_vectors`.
+        InputError: as `CachedTeacher.encode`.
     """
     special = set(tokenizer.all_special_ids)
     prefix = getattr(tokenizer.backend_tokenizer.model, "continuing_subword_prefix", None) or ""
@@ -146,7 +140,7 @@ def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: i
         for token, token_id in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
         if token_id not in special
     }
-    embeddings = teacher_vectors(teacher, list(texts.values()), cache_dir)
+    embeddings = CachedTeacher(teacher, cache_dir).encode(list(texts.values()))
     centered = embeddings.astype(np.float32) - embeddings.mean(axis=0, dtype=np.float32)
     vectors = np.zeros((vocab_size, centered.shape[1]), dtype=np.float32)
     vectors[list(texts)] = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-12)

@@ -109,18 +109,16 @@ def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
 
 def _open(folder: Path) -> TokenColumn | None:
     """Map the files of an entry, whose suffix is the type of their values; None if the entry lacks a part of them."""
-    arrays = {path.stem: _map(path) for path in folder.iterdir() if path.stem in TokenColumn.__annotations__}
+    arrays = {}
+    for path in (path for path in folder.iterdir() if path.stem in TokenColumn.__annotations__):
+        dtype = np.dtype(path.suffix[1:])
+        size = path.stat().st_size // dtype.itemsize
+        # A plain array, because every access to a `np.memmap` costs microseconds. An empty file cannot be mapped.
+        arrays[path.stem] = np.asarray(np.memmap(path, dtype, "r", shape=(size,))) if size else np.zeros(0, dtype)
     column = TokenColumn(**arrays) if len(arrays) == 3 else None
     if column is None or len(column.offsets) != len(column) + 1 or column.offsets[-1] != len(column.ids):
         return None
     return column
-
-
-def _map(path: Path) -> np.ndarray:
-    dtype = np.dtype(path.suffix[1:])
-    # A plain array, because every access to a `np.memmap` costs microseconds. An empty file cannot be mapped.
-    size = path.stat().st_size // dtype.itemsize
-    return np.asarray(np.memmap(path, dtype, "r", shape=(size,))) if size else np.zeros(0, dtype)
 
 
 def _build(

@@ -99,7 +99,14 @@ def _train_subwords(texts: Texts | Sequence[str], vocab_size: int, min_count: in
     # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
     # between merges by these numbers. Passing every character as a special token fixes the numbers; afterwards the
     # model is rebuilt without these special tokens.
-    alphabet = _alphabet(texts, tokenizer, limit=min(MAX_ALPHABET, vocab_size // 4), min_count=min_count)
+    counts: Counter[str] = Counter()
+    for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
+        counts.update(tokenizer.normalizer.normalize_str(text))
+    frequent = sorted(
+        (character for character, count in counts.items() if count >= min_count and not character.isspace()),
+        key=lambda character: (-counts[character], character),
+    )
+    alphabet = sorted(frequent[: min(MAX_ALPHABET, vocab_size // 4)])
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,
@@ -112,15 +119,3 @@ def _train_subwords(texts: Texts | Sequence[str], vocab_size: int, min_count: in
     rebuilt = _untrained_tokenizer(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
     rebuilt.decoder = decoders.WordPiece()
     return rebuilt
-
-
-def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
-    """The `limit` most frequent characters after normalization, sorted by code point."""
-    counts: Counter[str] = Counter()
-    for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
-        counts.update(tokenizer.normalizer.normalize_str(text))
-    frequent = sorted(
-        (character for character, count in counts.items() if count >= min_count and not character.isspace()),
-        key=lambda character: (-counts[character], character),
-    )
-    return sorted(frequent[:limit])

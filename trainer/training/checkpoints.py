@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -15,8 +14,7 @@ from modeling_convsim.files.folders import replace_folder
 from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import new_file, report_write_errors
 from trainer.processes import wait_for_all
-from trainer.runs import METRICS, Run
-from trainer.training.context import RunContext
+from trainer.runs import METRICS, Run, RunContext
 from trainer.training.inputs import find_changes
 from trainer.training.trainable_model import TrainableModel
 
@@ -94,32 +92,23 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
     """Load weights, optimizers, progress and log of the last checkpoint. Every process must call this.
 
     Raises:
-        InputError: the data or the precision are not those of the run.
+        InputError: the data, the tokenizer or the precision are not those of the run.
     """
     checkpoint = Run(context.folder).checkpoints[-1]
     recorded = read_object(checkpoint / PROGRESS)
     if context.accelerator.is_main_process:
-        _check_unchanged(context.folder, recorded, progress)
+        if changed := find_changes(recorded["fingerprints"], progress.fingerprints):
+            raise InputError(
+                f"resume: {', '.join(changed)} changed since {context.folder} was started: restore the data, or start "
+                "again with --overwrite true or another --output_dir"
+            )
+        if (precision := recorded["mixed_precision"]) != progress.mixed_precision:
+            raise InputError(
+                f"resume: the run computed in mixed_precision {precision}, not {progress.mixed_precision}: use "
+                f"--mixed_precision {precision}"
+            )
         with new_file(context.folder / METRICS) as new:
             shutil.copyfile(checkpoint / METRICS, new)
     wait_for_all()
     model.load(checkpoint)
     vars(progress).update(recorded)
-
-
-def _check_unchanged(folder: Path, recorded: Mapping[str, Any], now: Progress) -> None:
-    """Compare the progress that a checkpoint recorded with what the resumed run starts with.
-
-    Raises:
-        InputError: the data, the tokenizer or the precision differ.
-    """
-    if changed := find_changes(recorded["fingerprints"], now.fingerprints):
-        raise InputError(
-            f"resume: {', '.join(changed)} changed since {folder} was started: restore the data, or start again with "
-            "--overwrite true or another --output_dir"
-        )
-    if recorded["mixed_precision"] != now.mixed_precision:
-        raise InputError(
-            f"resume: the run computed in mixed_precision {recorded['mixed_precision']}, not {now.mixed_precision}: "
-            f"use --mixed_precision {recorded['mixed_precision']}"
-        )

@@ -17,12 +17,11 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.tokenizer import Kind, train_tokenizer
 from trainer.encoders.protocol import Side
 from trainer.processes import first_on_each_machine, share, wait_for_all
-from trainer.runs import Run
+from trainer.runs import Run, RunContext
 from trainer.settings import Settings, trained_tasks
 from trainer.tasks import TASKS, Task, TaskInputs
 from trainer.tasks.encoding import load_score_teachers
 from trainer.training.backbone import find_backbone
-from trainer.training.context import RunContext
 from trainer.training.model import initial_prompts, load_pretrained
 
 SIDES: dict[str, Side] = {"input": "query", "response": "response"}  # of columns; the side of the others is "input"

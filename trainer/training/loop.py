@@ -15,10 +15,9 @@ from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import report_write_errors
 from trainer.evaluation.results import flatten
 from trainer.processes import wait_for_all, world_size
-from trainer.runs import METRICS, Run
+from trainer.runs import METRICS, Run, RunContext
 from trainer.tasks import Task
 from trainer.training.checkpoints import Progress, load_checkpoint, save_checkpoint
-from trainer.training.context import RunContext
 from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator, select_score
 from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.signals import Interrupted, NotedSignals
@@ -59,7 +58,11 @@ class TrainingLoop:
         """
         settings, progress = self._settings, self._progress
         if settings.resume:
-            self._resume()
+            load_checkpoint(self._context, self._model, progress)
+            if progress.threads:  # with another number, results can differ in the last bits
+                torch.set_num_threads(progress.threads)
+            if self._accelerator.is_main_process:
+                logger.info("resuming %s at step %d", self._context.folder, progress.step)
         # A mistake in the settings of the evaluation shows now, before an earlier run is deleted.
         results = self._evaluate(evaluator) if progress.step == 0 else None
         wait_for_all()
@@ -112,7 +115,11 @@ class TrainingLoop:
         )
         # Dropout is a function of (seed, step, rank): a resumed run repeats it.
         seeds = np.random.SeedSequence([self._settings.seed, index, self._accelerator.process_index])
-        self._set_seed(int(seeds.generate_state(1)[0]))
+        seed = int(seeds.generate_state(1)[0])
+        # Without `torch.manual_seed`, which collects a stack trace for `torch.compile` at every call.
+        torch.default_generator.manual_seed(seed)
+        if self._accelerator.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
         name, rows = self._plan.batch(index)  # (batch,)
         own = len(rows) // self._accelerator.num_processes
         rows = rows[self._accelerator.process_index * own :][:own]  # (batch / processes,): this process's part
@@ -127,19 +134,6 @@ class TrainingLoop:
         if self._schedule.is_averaged(index):
             self._model.average_weights()
         self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
-
-    def _set_seed(self, seed: int) -> None:
-        """Seed torch without `torch.manual_seed`, which collects a stack trace for `torch.compile` at every call."""
-        torch.default_generator.manual_seed(seed)
-        if self._accelerator.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
-
-    def _resume(self) -> None:
-        load_checkpoint(self._context, self._model, self._progress)
-        if self._progress.threads:  # with another number, results can differ in the last bits
-            torch.set_num_threads(self._progress.threads)
-        if self._accelerator.is_main_process:
-            logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
 
     def _progress_bar(self) -> tqdm:
         return tqdm(

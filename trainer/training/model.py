@@ -9,12 +9,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from modeling_convsim import (
-    ENCODERS,
-    ConvSimConfig,
-    ConvSimPretrainedConfig,
-    ConvSimPretrainedForMultitask,
-)
+from modeling_convsim import ENCODERS, ConvSimConfig, ConvSimPretrainedConfig
 from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
@@ -28,7 +23,7 @@ from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import Side
 from trainer.settings import DEFAULT_MODEL_TYPE, MAX_TOKENS, Settings
 from trainer.tasks import Task
-from trainer.training.backbone import Backbone, config_fields, find_backbone, new_config
+from trainer.training.backbone import config_fields, find_backbone, new_config
 
 
 def build_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -155,7 +150,17 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
 
 def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
     if backbone := find_backbone(source):
-        return _build_on_backbone(settings, backbone)
+        if settings.model_type not in (None, "pretrained"):
+            raise _conflict("model_type", settings.model_type, source, "pretrained")
+        config = backbone.build_config(settings.model_config)
+        for name, value in settings.model_config.items():
+            if (own_value := getattr(config, name)) != value:
+                raise _conflict(f"model_config.{name}", value, source, own_value)
+        if config.max_tokens is not None and (settings.max_tokens or 0) > config.max_tokens:
+            raise InputError(
+                f"max_tokens is {settings.max_tokens}, but {source} reads at most {config.max_tokens} tokens"
+            )
+        return backbone.build_model(config)
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
     if settings.model_type not in (None, model_type):
@@ -171,20 +176,6 @@ def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
             f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model"
         )
     return model
-
-
-def _build_on_backbone(settings: Settings, backbone: Backbone) -> ConvSimPretrainedForMultitask:
-    if settings.model_type not in (None, "pretrained"):
-        raise _conflict("model_type", settings.model_type, backbone.source, "pretrained")
-    config = backbone.build_config(settings.model_config)
-    for name, value in settings.model_config.items():
-        if (own := getattr(config, name)) != value:
-            raise _conflict(f"model_config.{name}", value, backbone.source, own)
-    if config.max_tokens is not None and (settings.max_tokens or 0) > config.max_tokens:
-        raise InputError(
-            f"max_tokens is {settings.max_tokens}, but {backbone.source} reads at most {config.max_tokens} tokens"
-        )
-    return backbone.build_model(config)
 
 
 def _conflict(name: str, given: object, source: str, own: object) -> InputError:

@@ -38,12 +38,11 @@ from trainer.processes import (
 from trainer.publish.folder import build_folder
 from trainer.publish.provenance import HUB_SOURCES, find_hub_sources, find_licenses
 from trainer.publish.upload import Destination, publish
-from trainer.runs import RESULTS, Run
+from trainer.runs import RESULTS, Run, RunContext
 from trainer.settings import Settings, load_extensions
 from trainer.tasks import TASKS, Task, sampling_weights, validate_tasks
 from trainer.training.backbone import find_backbone
 from trainer.training.checkpoints import Progress, recorded_precision
-from trainer.training.context import RunContext
 from trainer.training.inputs import fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import (
@@ -88,13 +87,20 @@ def start_run(settings: Settings) -> Iterator[RunContext]:
     validate_model(settings)
     settings = replace(settings, max_tokens=max_tokens(settings))
     disable_progress_bar()  # transformers shows one for every file it loads
+    started, folder = time.monotonic(), Path(settings.output_dir)
     with contextlib.ExitStack() as exit_stack:
         exit_stack.callback(end_processes)
-        exit_stack.enter_context(_lost_processes_named(Path(settings.output_dir)))
-        context = _start(settings, exit_stack)
-        with _released_model(context.accelerator):
-            yield context
-        context.accelerator.end_training()
+        exit_stack.enter_context(_lost_processes_named(folder))
+        accelerator = start_accelerator(settings, recorded_precision(folder) if settings.resume else None)
+        if accelerator.is_main_process:
+            exit_stack.enter_context(Run(folder).opened(settings))
+        wait_for_all()
+        torch.set_num_threads(available_threads())
+        # Averages of words read it, and a launcher sets it.
+        os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
+        with _released_model(accelerator):
+            yield RunContext(settings, accelerator, folder, started)
+        accelerator.end_training()
 
 
 @contextlib.contextmanager
@@ -129,18 +135,6 @@ def _lost_processes_named(folder: Path) -> Iterator[None]:
         raise InputError(
             f"another process of the run in {folder} has ended, or cannot be reached ({reason}); {remedy}"
         ) from error
-
-
-def _start(settings: Settings, exit_stack: contextlib.ExitStack) -> RunContext:
-    """Start Accelerate, and lock the run's folder until the exit stack is closed."""
-    started, folder = time.monotonic(), Path(settings.output_dir)
-    accelerator = start_accelerator(settings, recorded_precision(folder) if settings.resume else None)
-    if accelerator.is_main_process:
-        exit_stack.enter_context(Run(folder).opened(settings))
-    wait_for_all()
-    torch.set_num_threads(available_threads())
-    os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # which averages of words read, and a launcher sets
-    return RunContext(settings, accelerator, folder, started)
 
 
 def _train(context: RunContext) -> dict[str, Any]:

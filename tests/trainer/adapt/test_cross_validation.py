@@ -19,8 +19,8 @@ from trainer.adapt.cross_validation import RATED, TASK, CrossValidation, hold_ou
 from trainer.adapt.selection import TO_KEEP, Point
 from trainer.adapt.start import Interpolation, Start
 from trainer.evaluation.ranking import Ranks
+from trainer.runs import RunContext
 from trainer.settings import build_settings
-from trainer.training.context import RunContext
 
 
 def test_folds_have_whole_threads_and_about_the_same_size():

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim.files.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
-from trainer.data.teacher import embed_tokens, encode_columns, sample_rows, teacher_vectors
+from trainer.data.teacher import CachedTeacher, embed_tokens, encode_columns, sample_rows
 
 TEXTS = ["a", "bb", "ccc", "dddd", "eeeee"]
 
@@ -108,7 +108,7 @@ def test_a_change_of_the_teacher_or_of_its_precision_creates_new_entries(folder,
 
     def is_encoded_again(source: Path = folder) -> bool:
         before = len(calls)
-        teacher_vectors(str(source), TEXTS, cache)
+        CachedTeacher(str(source), cache).encode(TEXTS)
         return len(calls) > before
 
     assert is_encoded_again() and not is_encoded_again()
@@ -119,7 +119,7 @@ def test_a_change_of_the_teacher_or_of_its_precision_creates_new_entries(folder,
     assert not is_encoded_again(moved)
     (moved / "model.safetensors").write_text("7")
     assert is_encoded_again(moved)
-    np.testing.assert_allclose(teacher_vectors(str(moved), TEXTS, cache), expected(7), atol=1e-3)
+    np.testing.assert_allclose(CachedTeacher(str(moved), cache).encode(TEXTS), expected(7), atol=1e-3)
     (moved / "a.json").write_text("{}")
     assert is_encoded_again(moved)
     (moved / "a.json").rename(moved / "b.json")
@@ -135,9 +135,11 @@ def test_a_teacher_on_the_hub_is_known_by_its_commit(folder, tmp_path, monkeypat
         teacher_module, "hf_hub_download", lambda *_: f"hub/models--a--b/snapshots/{next(commits)}/config.json"
     )
     monkeypatch.setattr(teacher_module, "load_encoder", lambda _: Teacher(str(folder)))
-    assert (teacher_vectors("a/b", TEXTS, tmp_path / "cache") == teacher_vectors(str(folder), TEXTS, tmp_path)).all()
+    assert (
+        CachedTeacher("a/b", tmp_path / "cache").encode(TEXTS) == CachedTeacher(str(folder), tmp_path).encode(TEXTS)
+    ).all()
     (folder / "model.safetensors").write_text("7")
-    np.testing.assert_allclose(teacher_vectors("a/b", TEXTS, tmp_path / "cache"), expected(7), atol=1e-3)
+    np.testing.assert_allclose(CachedTeacher("a/b", tmp_path / "cache").encode(TEXTS), expected(7), atol=1e-3)
 
 
 def test_tokens_are_embedded_without_prefix_centered_and_normalized_and_special_tokens_are_not(folder, tmp_path, calls):
@@ -158,7 +160,7 @@ def test_tokens_are_embedded_without_prefix_centered_and_normalized_and_special_
 def test_a_teacher_that_cannot_be_used_is_refused(folder, tmp_path, monkeypatch):
     (folder / "model.safetensors").write_text("nan")
     with pytest.raises(InputError, match="values that are not finite; use another"):
-        teacher_vectors(str(folder), TEXTS, tmp_path / "cache")
+        CachedTeacher(str(folder), tmp_path / "cache").encode(TEXTS)
     monkeypatch.undo()
     with pytest.raises(InputError, match="the model cannot be loaded"):
-        teacher_vectors(str(tmp_path / "missing"), TEXTS, tmp_path / "cache")
+        CachedTeacher(str(tmp_path / "missing"), tmp_path / "cache").encode(TEXTS)

@@ -12,10 +12,10 @@ import torch
 from modeling_convsim.files.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.evaluation.invented_data import evaluation_data
+from trainer.runs import RunContext
 from trainer.settings import Settings, build_settings
 from trainer.training import loop as loop_module
 from trainer.training.checkpoints import Progress
-from trainer.training.context import RunContext
 from trainer.training.loop import MetricsLog, TrainingLoop
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip, select_score
 from trainer.training.schedule import Schedule

@@ -1,10 +1,13 @@
 """Interrupted and resumed runs have the same results as uninterrupted ones."""
 
+import json
 import os
 import shutil
 import signal
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -19,7 +22,7 @@ from tests.trainer.training.tiny_runs import read_metrics, read_results
 from trainer import processes
 from trainer.runs import Run
 from trainer.training import model, schedule
-from trainer.training.checkpoints import Progress, _check_unchanged, complete_checkpoint
+from trainer.training.checkpoints import Progress, complete_checkpoint, load_checkpoint
 from trainer.training.loop import TrainingLoop
 
 
@@ -140,8 +143,11 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
 
 def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
     begun = Progress(mixed_precision="bf16")
+    (tmp_path / "checkpoint-4").mkdir()
+    (tmp_path / "checkpoint-4" / "progress.json").write_text(json.dumps(asdict(begun)))
+    context: Any = SimpleNamespace(folder=tmp_path, accelerator=SimpleNamespace(is_main_process=True))
     with pytest.raises(InputError, match="computed in mixed_precision bf16, not no: use --mixed_precision bf16"):
-        _check_unchanged(tmp_path, asdict(begun), replace(begun, mixed_precision="no"))
+        load_checkpoint(context, cast(Any, None), replace(begun, mixed_precision="no"))
 
 
 def test_the_last_and_the_best_checkpoint_are_kept(tmp_path):
