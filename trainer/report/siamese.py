@@ -35,7 +35,10 @@ def write_siamese(page: Page, measurements: Measurements, published: Any) -> Non
     if "sts" not in measurements.data:
         return
     page.heading(2, "Siamese CBOW (Kenter et al., 2016)")
-    sets = _find_sets(page, measurements, published["table1"])
+    known = [f"{year} {name}" for year, names in published["table1"]["sets"].items() for name in names]
+    sets = [key for key in known if key in measurements.sts_gold()]
+    if missing := [key for key in known if key not in sets]:
+        page.text(f"{len(sets)} of the paper's {len(known)} datasets; missing: {', '.join(missing)}.")
     systems = measurements.systems
     averages = [system for system in systems if system.role == NEIGHBORS]
     averages += [system for system in systems if system.role == WORDS]
@@ -57,15 +60,6 @@ def write_siamese(page: Page, measurements: Measurements, published: Any) -> Non
             write_set_scores(page, *figure, pearson)
     _times(page, measurements, [*averages, *encoders], published["table3"])
     write_word_norms(page, measurements, averages, published["words"])
-
-
-def _find_sets(page: Page, measurements: Measurements, published: Any) -> list[str]:
-    """The paper's datasets that are in the data, as "YEAR NAME"; the page names the missing ones."""
-    sets = [f"{year} {name}" for year, names in published["sets"].items() for name in names]
-    available = [key for key in sets if key in measurements.sts_gold()]
-    if missing := [key for key in sets if key not in available]:
-        page.text(f"{len(available)} of the paper's {len(sets)} datasets; missing: {', '.join(missing)}.")
-    return available
 
 
 def _correlate(measurements: Measurements, system: System, sets: Sequence[str]) -> dict[str, dict[str, float]]:

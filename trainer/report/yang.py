@@ -95,7 +95,13 @@ def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
     for part in ("rows", "neural", "mixed"):
         rows += [[f"{PAPER} {name}", "", *values] for name, values in published["table3"][part].items()]
     genre_rows = [[f"{PAPER} {name}", "", *splits["test"]] for name, splits in published["table4"]["rows"].items()]
-    values = [value for system in measurements.systems for value in _stsb_values(measurements, system)]
+    values = []
+    for system in measurements.systems:
+        described = {"run": system.name, "trained_on": system.role, "encoder": system.encoder}
+        if scores := measurements.scores(system, "stsb"):
+            values.append({"system": system.label, **described, "tuned": False, **scores})
+        if _is_sentence_encoder(system) and (scores := measurements.scores(system, "stsb_tuned")):
+            values.append({"system": f"{system.label} tuned", **described, "tuned": True, **scores})
     for value in values:
         label = [value["system"], value["run"]]
         rows.append([*label, *(_correlations(value[split]["all"]) for split in ("dev", "test"))])
@@ -103,17 +109,6 @@ def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
     page.table("table3", ["system", "run", "dev", "test"], rows, values)
     page.text("Results by genre on test; report.json also has dev.")
     page.table("table4", ["system", "run", *GENRES], genre_rows)
-
-
-def _stsb_values(measurements: Measurements, system: System) -> list[dict[str, Any]]:
-    """The scores of a system, and of the tuned one if it is a sentence encoder, for report.json."""
-    described = {"run": system.name, "trained_on": system.role, "encoder": system.encoder}
-    values = []
-    if scores := measurements.scores(system, "stsb"):
-        values.append({"system": system.label, **described, "tuned": False, **scores})
-    if _is_sentence_encoder(system) and (scores := measurements.scores(system, "stsb_tuned")):
-        values.append({"system": f"{system.label} tuned", **described, "tuned": True, **scores})
-    return values
 
 
 def _correlations(scores: Any) -> str:

@@ -152,15 +152,13 @@ def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
     if backbone := find_backbone(source):
         if settings.model_type not in (None, "pretrained"):
             raise _conflict("model_type", settings.model_type, source, "pretrained")
-        config = backbone.build_config(settings.model_config)
+        new = backbone.build_config(settings.model_config)
         for name, value in settings.model_config.items():
-            if (own_value := getattr(config, name)) != value:
+            if (own_value := getattr(new, name)) != value:
                 raise _conflict(f"model_config.{name}", value, source, own_value)
-        if config.max_tokens is not None and (settings.max_tokens or 0) > config.max_tokens:
-            raise InputError(
-                f"max_tokens is {settings.max_tokens}, but {source} reads at most {config.max_tokens} tokens"
-            )
-        return backbone.build_model(config)
+        if new.max_tokens is not None and (settings.max_tokens or 0) > new.max_tokens:
+            raise InputError(f"max_tokens is {settings.max_tokens}, but {source} reads at most {new.max_tokens} tokens")
+        return backbone.build_model(new)
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
     if settings.model_type not in (None, model_type):

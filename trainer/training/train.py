@@ -238,7 +238,20 @@ def write_run(
                 weights.copy_(weights.half())
     matrices: dict[str, np.ndarray] = {}
     results = evaluator.evaluate(settings.final_split, intervals=True, matrices=matrices) | dict(further or {})
-    results["run"] = _describe_run(context, evaluator, progress, rows)
+    results["run"] = {
+        "seconds": round(progress.seconds, 1),
+        "total_seconds": round(time.monotonic() - context.started, 1),
+        "pairs": progress.pairs,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "parameters": sum(parameter.numel() for parameter in evaluator.model.parameters()),
+        "seed": settings.seed,
+        "processes": context.accelerator.num_processes,
+        "device": str(context.accelerator.device.type),
+        "threads": progress.threads,
+        "mixed_precision": context.accelerator.mixed_precision,
+        "rows": rows,
+    }
     results[HUB_SOURCES] = find_hub_sources(asdict(settings))
     results["licenses"] = find_licenses(asdict(settings))
     results["leakage"] = leakage
@@ -256,24 +269,3 @@ def write_run(
     if settings.push_to_hub and settings.hub_model_id:
         publish(context.folder, Destination(settings.hub_model_id))
     return results
-
-
-def _describe_run(
-    context: RunContext, evaluator: ModelEvaluator, progress: Progress, rows: dict[str, int]
-) -> dict[str, Any]:
-    """Return the part "run" of results.json."""
-    model, accelerator = evaluator.model, context.accelerator
-    return {
-        "seconds": round(progress.seconds, 1),
-        "total_seconds": round(time.monotonic() - context.started, 1),
-        "pairs": progress.pairs,
-        "steps": progress.step,
-        "best_step": progress.best_step,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "seed": context.settings.seed,
-        "processes": accelerator.num_processes,
-        "device": str(accelerator.device.type),
-        "threads": progress.threads,
-        "mixed_precision": accelerator.mixed_precision,
-        "rows": rows,
-    }
