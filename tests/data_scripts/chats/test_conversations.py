@@ -429,6 +429,7 @@ def test_the_context_of_a_pair_is_the_turns_of_its_thread_that_its_input_follows
     counts = report(tmp_path / "out")
     assert counts["threads"]["pairs with earlier turns"] == (4 if turns else 0)
     assert counts["settings"]["context"] == turns
+    assert counts["detected"] == {"result": "format: Telegram"}
 
 
 def test_a_context_stays_in_its_part_of_a_long_thread(tmp_path):
