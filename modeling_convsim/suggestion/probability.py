@@ -2,12 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 LEAST = 30  # ratings that a curve is fitted to, of suggestions that can be sent and of others
 FEWEST = 20  # suggestions that an estimate is fitted to
 BINS = 10  # of a table
+MOST = 1e12  # of the weights of a curve in a file, so that they are finite
 CONFIDENCE = 0.9  # that a precision is shown with
 
 
@@ -31,8 +34,8 @@ class Curve:
         table: What it was fitted to, with increasing scores.
     """
 
-    intercept: float
-    slope: float
+    intercept: Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
+    slope: Annotated[float, msgspec.Meta(ge=0, le=MOST)]
     estimated: bool
     table: list[Bin]
 
@@ -88,7 +91,9 @@ def share_interval(successes: int, count: int) -> tuple[float, float]:
 
 
 def shows(successes: int, count: int, share: float, confidence: float = CONFIDENCE) -> bool:
-    """Whether an exact binomial test shows with some confidence that the share of successes is above `share`."""
+    """Whether an exact binomial test shows with a confidence of .5 or more that the share of successes is higher."""
+    if successes <= count * share:  # as many or more are more likely than not
+        return False
     chances = [
         math.lgamma(count + 1)
         - math.lgamma(k + 1)

@@ -4,7 +4,9 @@ Both are files of JSON lines in the folder of an index: ratings.jsonl, of `Ratin
 """
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -12,7 +14,7 @@ import msgspec
 import numpy as np
 
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.storage import lock_beside, locked
+from modeling_convsim.files.storage import lock_beside, locked, resolve_links
 from modeling_convsim.suggestion.probability import LEAST, Curve
 
 RATINGS, REVIEW = "ratings.jsonl", "review.jsonl"
@@ -22,6 +24,7 @@ MAX_TEXT = 20_000  # characters
 MAX_LINE = 2**22  # bytes
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 Turns = Annotated[list[Text], msgspec.Meta(max_length=MAX_TURNS)]
+Score = Annotated[float, msgspec.Meta(ge=-1e3, le=1e3)]  # finite; NaN is refused, too
 Answer = Literal["send", "edit", "no"]
 Line = TypeVar("Line")
 
@@ -42,7 +45,7 @@ class Rating(msgspec.Struct, forbid_unknown_fields=True):
     reply: Text
     rating: Answer
     context: Turns = []
-    score: float | None = None
+    score: Score | None = None
     source: Literal["use", "review"] = msgspec.field(default="use", name="from")
 
     @property
@@ -69,7 +72,7 @@ def read_ratings(path: str | os.PathLike) -> list[Rating]:
 def _read_lines(path: Path, kind: type[Line], remedy: str) -> list[Line]:
     decoder, rows = msgspec.json.Decoder(kind), list[Line]()
     try:
-        lines = path.read_bytes().splitlines()
+        lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     for number, line in enumerate(lines, start=1):
@@ -85,7 +88,7 @@ def is_ratings(path: Path) -> bool:
     """Whether the first line of a file is a rating."""
     try:
         with path.open("rb") as stream:
-            msgspec.json.decode(stream.readline(MAX_LINE), type=Rating)
+            msgspec.json.decode(stream.readline(MAX_LINE).removeprefix(BOM_UTF8), type=Rating)
     except (OSError, ValueError):
         return False
     return True
@@ -105,6 +108,12 @@ def fit_ratings(ratings: Iterable[Rating]) -> Curve | None:
     return Curve.fit(scores, can_be_sent, estimated=False)
 
 
+def lock_ratings(folder: Path) -> AbstractContextManager[None]:
+    """Holds the lock of the ratings in a folder; it is beside the folder, because saving an index replaces that."""
+    folder = resolve_links(folder)
+    return locked(folder / RATINGS, lock_beside(folder.with_name(f"{folder.name}-ratings")), LOCK_SECONDS)
+
+
 def add_rating(path: Path, rating: Rating) -> None:
     """Appends a rating to a file; waits for other processes that write to it.
 
@@ -112,7 +121,7 @@ def add_rating(path: Path, rating: Rating) -> None:
         InputError: Another process holds the file's lock for 5 seconds.
         OSError: The file cannot be written.
     """
-    with locked(path, lock_beside(path), LOCK_SECONDS), path.open("ab+") as stream:
+    with lock_ratings(path.parent), path.open("ab+") as stream:
         if stream.tell():
             stream.seek(-1, os.SEEK_END)
             stream.write(b"" if stream.read() == b"\n" else b"\n")  # of a file that was edited

@@ -436,7 +436,7 @@ class ReplyIndex:
         for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
             distinct = np.arange(len(vectors))
             if duplicate_cosine < 1:
-                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine, MANY), dtype=np.int64)
+                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine, max(MANY, k)), dtype=np.int64)
             diverse = distinct[select_diverse(best[distinct], vectors[distinct], k, diversity)].tolist()
             others = [position for position in range(len(vectors)) if position not in diverse] if fill else []
             selected.append([*diverse, *others][:k])

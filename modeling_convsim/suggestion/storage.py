@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ from modeling_convsim.files.json_files import from_json, read_object
 from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.probability import Curve
-from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, HeldOut, read_ratings, rescored
+from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, HeldOut, lock_ratings, read_ratings, rescored
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
 FORMAT = 6  # of the folder; indexes of replies in formats 3 to 5 are read too; 3 and 4 have replies.parquet
@@ -54,8 +54,8 @@ class IndexSettings:
     duplicate_cosine: float = DUPLICATE_COSINE
     by_messages: bool = False
     message_weight: float = 0.0
-    consensus_weight: float = 0.0
-    diversity: float = 0.0
+    consensus_weight: Annotated[float, msgspec.Meta(ge=0, le=1e3)] = 0.0
+    diversity: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     curve: Curve | None = None
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ def write_index(
             that was there stays.
     """
     check_index_folder(folder)
-    with staged_folder(folder) as (new, _):
+    with lock_ratings(folder), staged_folder(folder) as (new, _):
         columns = [rows.texts, rows.counts.tolist(), *([rows.messages] if rows.messages else [])]
         _write_lines(new / "replies.jsonl", [dict(zip(ROW, row, strict=False)) for row in zip(*columns, strict=True)])
         write_arrays(new / "vectors.npy", [vectors.astype(np.float16, copy=False)])

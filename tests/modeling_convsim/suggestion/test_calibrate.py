@@ -61,7 +61,7 @@ def test_few_ratings_or_an_invalid_one_change_no_probability(rated):
         assert not index.calibrate(few) and index.settings.curve is estimated and index.is_estimated
     assert index.calibrate(iter([*same[:29], {**same[29], "rating": "no"}]))  # thirty, of both kinds
     curve, known = index.settings.curve, index.ratings
-    for wrong in ({**ratings[0], "rating": "yes"}, {"message": "a"}, {**ratings[0], "thumb": 1}, "send"):
+    for wrong in ({**ratings[0], "rating": "yes"}, {"message": "a"}, {**ratings[0], "score": np.nan}, "send"):
         with pytest.raises(ValueError, match=r"\$\[120\]"):
             index.calibrate([*ratings, wrong])
         assert index.settings.curve is curve and index.ratings is known

@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 
 import numpy as np
 import pytest
@@ -85,6 +86,9 @@ def test_the_named_number_of_further_ratings_suffices_and_fewer_do_not():
             more = np.concatenate([scores, np.resize(scores, count)])
             found = find_threshold(more, np.concatenate([is_right, np.resize(scores > 0.5, count)]), precision)
             assert found.score == (0.7 if is_shown else math.inf)
+    started = time.process_time()  # without a shortcut, a minute
+    assert math.isinf(find_threshold(np.linspace(1, 0, 10_000), np.arange(10_000) % 4 < 2, 0.95).score)
+    assert time.process_time() - started < 10
     assert "at least 90 more" in find_threshold(np.empty(0), np.empty(0, bool), 0.95).reason  # .95 ** 45 < .1
 
 

@@ -9,7 +9,6 @@ import pytest
 from filelock import FileLock
 
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.storage import lock_beside
 from modeling_convsim.suggestion import ratings
 from modeling_convsim.suggestion.ratings import (
     HeldOut,
@@ -47,6 +46,7 @@ def test_the_last_rating_of_a_suggestion_for_a_message_with_its_context_counts(t
         LINE.replace("send", "yes"),
         LINE.replace('"b"', '""'),
         LINE.replace("}", ', "score": "high"}'),
+        LINE.replace("}", ', "score": 1e9}'),
         LINE.replace("}", ', "thumb": 1}'),
         LINE[:-1],
         '["a"]',
@@ -65,8 +65,10 @@ def test_a_line_that_is_no_rating_is_named(tmp_path, line):
 
 
 def test_a_rating_is_a_line_of_its_own_also_after_an_editor_left_out_the_last_line_s_end(tmp_path):
+    """And wrote a byte order mark, and the ends of lines of Windows."""
     path = tmp_path / "ratings.jsonl"
-    path.write_text(LINE)
+    path.write_text(f"{LINE}\r\n{LINE}", encoding="utf-8-sig", newline="")
+    assert is_ratings(path)
     add_rating(path, Rating("two\nlines\u2028", "c", "no"))
     assert [each.message for each in read_ratings(path)] == ["a", "two\nlines\u2028"]
 
@@ -82,7 +84,10 @@ def test_several_processes_append_to_a_file(tmp_path, monkeypatch):
         list(pool.map(add_many, [path] * 2, "ab"))
     assert len(read_ratings(path)) == 120 and [each.name for each in tmp_path.iterdir()] == [path.name]
     monkeypatch.setattr(ratings, "LOCK_SECONDS", 0.1)
-    with FileLock(lock_beside(path)), pytest.raises(InputError, match="another process is writing there"):
+    with (
+        FileLock(tmp_path.with_name(f".{tmp_path.name}-ratings.convsim-lock")),
+        pytest.raises(InputError, match="another process is writing there"),
+    ):
         add_rating(path, Rating("c", "b", "no"))
 
 

@@ -64,6 +64,8 @@ def test_four_suggestions_that_are_no_near_duplicates_are_found_however_many_row
                 if all(embeddings[text] @ embeddings[other] < cosine for other in expected):
                     expected.append(text)
             assert [one.text for one in suggestions] == expected[:4]
+            found = [one.text for one in index.suggest(query, 90)][: len(expected)]
+            assert found == expected[:90]
 
 
 def test_the_score_has_the_reply_and_the_best_of_the_messages_that_it_answered(encoder):

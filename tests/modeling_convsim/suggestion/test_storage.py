@@ -4,7 +4,9 @@ import errno
 import json
 import os
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,19 @@ def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
         write(index, "newer")
 
 
+def rate_often(index: Path) -> None:
+    for number in range(200):
+        add_rating(index / "ratings.jsonl", Rating(f"{number}", "b", "no"))
+
+
+def test_no_rating_is_lost_while_an_index_is_replaced(index):
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        rating = pool.submit(rate_often, index)
+        while wait([rating], 0.1).not_done:
+            write(index, "new")
+    assert rating.exception() is None and len(read_ratings(index / "ratings.jsonl")) == 200
+
+
 def test_ratings_stay_with_an_index_and_have_scores_as_long_as_these_are_the_same(index):
     add_rating(index / "ratings.jsonl", Rating("a", "b", "send", ["x"], 0.5))
     add_rating(index / "ratings.jsonl", Rating("c", "d", "no", [], 0.7))
@@ -132,7 +147,10 @@ def test_an_index_of_replies_of_an_earlier_format_is_opened(tmp_path, version):
     [
         ("model", 7, r"Expected `str`, got `int` - at `\$.model`"),
         ("settings", {"duplicate_cosine": 0}, "duplicate_cosine is 0.0, expected a number above 0, at most 1"),
+        ("settings", {"consensus_weight": np.inf}, "Expected `float` <= 1000.0"),
+        ("settings", {"diversity": np.nan}, "Expected `float` >= 0.0"),
         ("settings", {"curve": {"slope": 1}}, "Object missing required field `intercept`"),
+        ("settings", {"curve": {"intercept": 0, "slope": -1}}, "Expected `float` >= 0.0"),
     ],
 )
 def test_a_setting_that_was_edited_wrongly_is_named(index, name, value, message):
