@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.measuring import Benchmark
 
 HERE = Path(__file__).resolve().parent
-AREAS = ("training", "encoding", "extracting", "suggesting", "adapting", "answering")
+AREAS = ("training", "encoding", "extracting", "suggesting", "adapting")
 
 
 def load_benchmarks() -> dict[str, "Benchmark"]:
