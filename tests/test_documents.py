@@ -56,7 +56,7 @@ def help_text(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the results of `make train`, reduced to a few steps, and the clone's base model."""
+    """A folder with the results of `make train`, reduced to a few steps, an index, the base and the examples."""
     folder = tmp_path_factory.mktemp("quickstart")
     run(folder, "-m", "data_scripts", "sample", "--output", "data/sample")
     run(
@@ -64,7 +64,9 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--eval_every", "60", "--final_split", "dev", "--trackers", "none",
     )  # fmt: skip
     (folder / "README.md").write_text("How are you?\nFine.\n")
-    (folder / "model_cards").symlink_to(ROOT / "model_cards")
+    run(folder, *SCRIPT, "index", "data/sample/test-00000-of-00001.parquet", "--output", "runs/support")
+    for name in ("model_cards", "examples"):
+        (folder / name).symlink_to(ROOT / name)
     return folder
 
 

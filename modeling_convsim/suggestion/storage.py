@@ -209,7 +209,7 @@ def read_index(folder: Path) -> SavedIndex:
 def read_index_file(folder: Path) -> IndexFile:
     """Reads index.json; ValueError if there is none, it has another format, or a value of another type or range."""
     if not (folder / "index.json").is_file():
-        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
+        raise ValueError(f"{folder} holds no index.json: expected what `convsim adapt` or `convsim index` has written")
     try:
         values = read_object(folder / "index.json")
         version = values.pop("format", 1)
