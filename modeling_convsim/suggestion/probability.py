@@ -149,7 +149,7 @@ def find_threshold(scores: np.ndarray, is_right: np.ndarray, precision: float) -
     while not shows(needed - (count - right), needed, precision):
         needed += 1
     reached = np.mean(scores >= best) if math.isfinite(best) else 1.0
-    more = math.ceil(2 * (needed - count) / max(float(reached), 1 / max(len(scores), 1)))  # one in two is tested
+    more = math.ceil(2 * (needed - count) / float(reached))  # one in two is tested
     at_least = "" if math.isfinite(best) else "at least "
     return Threshold(
         math.inf, f"{found}; {at_least}{more:,} more ratings of first suggestions could show {precision:.0%}"

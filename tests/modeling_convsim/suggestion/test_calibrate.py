@@ -82,6 +82,8 @@ def test_automatic_replies_are_those_whose_like_were_sent_as_they_are(encoder):
     found = [index.automatic(text, 0.8) for text in messages]
     assert [each is not None for each in found] == (firsts >= lowest).tolist()
     assert [each for each in found if each] == [index.suggest(text)[0] for text in np.array(messages)[firsts >= lowest]]
+    index.calibrate([{**each, "message": "hello", "context": [each["message"]]} for each in ratings])
+    assert index.threshold(0.8).score == lowest
     settings = index.settings
     assert index.automatic(messages[int(firsts.argmax())], 0.999) is None and index.settings is settings
     index.calibrate([{**each, "rating": "edit"} if each["rating"] == "send" else each for each in ratings])

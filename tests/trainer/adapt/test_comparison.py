@@ -1,5 +1,6 @@
 """The adapted model against other systems, on the same queries."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -128,3 +129,22 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, s
         result = compare(adapted_of(encoders, splits, gain), suggested, Estimator(JUDGE, RESPONSES))
         assert result["adapted"]["p_at_1"] == pytest.approx(0.5) and result["adapted"]["split"] == "cross-validation"
         assert result["base"]["p_at_1"] == 0 and result["bm25"]["queries"] == 30
+
+
+def test_earlier_turns_count_for_a_system_as_much_as_is_best_for_it(encoders, suggested, monkeypatch):
+    """BM25 alone has a weight, so high a one that it answers the earlier turn instead of the message."""
+    adapted, judge = adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)), Estimator(JUDGE, RESPONSES)
+    turns = [f"{number} answers" for number in range(10, 20)]
+
+    def useful(messages: list[str], contexts: list[list[str]], weights: list[tuple[float, ...]]) -> list[float]:
+        choices = iter(weights)
+        monkeypatch.setattr(comparison, "choose_context", lambda _: SimpleNamespace(weights=next(choices)))
+        pairs = suggested.parts[0].pairs._replace(messages=messages, contexts=contexts)
+        parts = [replace(suggested.parts[0], pairs=pairs)]
+        result = compare(adapted, replace(suggested, parts=parts, chances=suggested.chances[:10]), judge)
+        return [result[name]["one_of_three"] for name in ("base", "bm25", "tfidf")]
+
+    alone, of_turns = (useful(each, [[]] * 10, [()] * 3) for each in (["hello"] * 10, turns))
+    assert alone[1] != of_turns[1]
+    found = useful(["hello"] * 10, [[turn] for turn in turns], [(), (1e6,), ()])
+    assert found == pytest.approx([alone[0], of_turns[1], alone[2]])

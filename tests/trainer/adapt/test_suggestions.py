@@ -45,7 +45,7 @@ def one_of(chances: np.ndarray) -> float:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_tokenizer) -> Encoder:
-    return Encoder(build("dan_best"), tiny_tokenizer)
+    return Encoder(build("cbow"), tiny_tokenizer)
 
 
 def make_trial(number: int) -> Trial:
@@ -59,7 +59,7 @@ def make_trial(number: int) -> Trial:
 
 
 def test_conversations_that_measure_nothing_choose_the_weights_for_one_of_three(encoder):
-    trials = [make_trial(1), make_trial(2)]
+    trials = [make_trial(3), make_trial(4)]
     suggested = suggest_held_out(trials, [encoder, encoder], ESTIMATOR)
     measured = set(suggested.pairs.messages)
     rows = [(trial, row) for trial in trials for row in trial.held_out]
@@ -93,6 +93,7 @@ def test_conversations_that_measure_nothing_choose_the_weights_for_one_of_three(
     known = {Weights(*each, 0.0): values(Weights(*each, 0.0)) for each in product(MESSAGE_WEIGHTS, CONSENSUS_WEIGHTS)}
     chooses = np.array([row["input"] not in measured for _, row in rows])
     assert suggested.weights == best(lambda found: found[chooses, 0].mean())
+    assert suggested.weights.diversity > 0
     others = [best(lambda found: found[~chooses, 0].mean()), best(lambda found: found[:, 0].mean())]
     assert suggested.weights not in [*others, best(lambda found: found[chooses, 1].mean())]
     expected = known[suggested.weights][~chooses, 0]
