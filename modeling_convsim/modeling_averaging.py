@@ -88,7 +88,7 @@ def sum_rows(table: np.ndarray, ids: np.ndarray, offsets: np.ndarray, weights: n
 
 
 def read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """The weights of a saved model, by their names, as float32; they may be in several files.
+    """The weights of a saved model, by their names, as float32 or float16; they may be in several files.
 
     Raises:
         OSError: A file cannot be read.
@@ -110,7 +110,8 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
             values = np.frombuffer(entry["data"], DTYPES[entry["dtype"]])
             if entry["dtype"] == "BF16":  # the upper half of a float32
                 values = (values.astype("<u4") << 16).view("<f4")
-            weights[key] = values.astype(np.float32, copy=False).reshape(entry["shape"])
+            precision = np.float16 if entry["dtype"] == "F16" else np.float32
+            weights[key] = values.astype(precision, copy=False).reshape(entry["shape"])
     return weights
 
 
@@ -118,7 +119,7 @@ def hash_weights(weights: Mapping[str, np.ndarray], lexical_share: float = 0.0) 
     """SHA-256 of weights, rounded to bfloat16 so that it does not depend on the precision that they are saved in.
 
     Args:
-        weights: The weights, float32.
+        weights: The weights, float32 or float16.
         lexical_share: The share of a lexical channel in a score, which is in the config; it changes vectors, too.
     """
     digest = hashlib.sha256()
@@ -126,9 +127,9 @@ def hash_weights(weights: Mapping[str, np.ndarray], lexical_share: float = 0.0) 
         digest.update(f"lexical_share {lexical_share:g}".encode())
     for name, values in sorted(weights.items()):
         digest.update(f"{name} {tuple(values.shape)}".encode())
-        bits = np.ascontiguousarray(values, "<f4").view("<u4").ravel()
-        for start in range(0, len(bits), 2**20):  # a part at a time takes little memory
-            part = bits[start : start + 2**20]
+        flat = np.ascontiguousarray(values).ravel()
+        for start in range(0, len(flat), 2**20):  # a part at a time takes little memory
+            part = flat[start : start + 2**20].astype("<f4", copy=False).view("<u4")
             digest.update(((part + 0x7FFF + ((part >> 16) & 1)) >> 16).astype("<u2").data)  # to nearest, ties to even
     return digest.hexdigest()
 
@@ -138,7 +139,7 @@ class AveragingModel:
 
     Attributes:
         config: Its options, as attributes: a `ConvSimDanConfig`, a `ConvSimCbowConfig`, or what config.json holds.
-        weights: Its weights by their names in model.safetensors, float32.
+        weights: Its weights by their names in model.safetensors, float32 or float16, as they are saved.
     """
 
     batch_size, sorted_batches = 1024, 1  # texts; one batch at a time keeps ids and sums in the processor's cache
@@ -154,14 +155,16 @@ class AveragingModel:
         self._prefix = PREFIX if any(name.startswith(PREFIX) for name in weights) else ""
         self._is_cbow = config.model_type == "convsim_cbow"
         size = config.embedding_size if self._is_cbow else config.word_embedding_size
-        self._table = self.encoder_weight("embed_tokens", config.vocab_size, size)
+        self._table = self._saved(f"{self._prefix}embed_tokens.weight", config.vocab_size, size)
         self._bigrams, self._layers = None, list[tuple[np.ndarray, np.ndarray]]()
         if self._is_cbow:
-            self._table = self._table.copy()
+            self._table = np.array(self._table, np.float32)
             self._table[config.unk_token_id] = 0  # unknown words are ignored
             return
         if config.learned_token_weights:
-            self._table = self._table * self.encoder_weight("token_weights", config.vocab_size, 1)
+            scale = self.encoder_weight("token_weights", config.vocab_size, 1)
+            self._table = np.multiply(self._table, scale, dtype=np.float32)
+        self._table = self._table.astype(np.float32, copy=False)
         if config.bigram_buckets:
             self._bigrams = self.encoder_weight("embed_bigrams", config.bigram_buckets, size)
         if config.hidden_sizes or not config.residual:
@@ -189,10 +192,13 @@ class AveragingModel:
             raise ValueError(f"its config.json lacks {error.name}") from error
 
     def encoder_weight(self, name: str, *shape: int) -> np.ndarray:
-        """The table of a name, of the encoder; ValueError unless it is there, and of a shape, if one is given."""
+        """A table of the encoder, float32; ValueError unless it is there, and of a shape, if one is given."""
         return self._weight(f"{self._prefix}{name}.weight", *shape)
 
     def _weight(self, name: str, *shape: int) -> np.ndarray:
+        return self._saved(name, *shape).astype(np.float32, copy=False)
+
+    def _saved(self, name: str, *shape: int) -> np.ndarray:
         if name not in self.weights:
             raise ValueError(f"its weights lack {name}")
         if shape and self.weights[name].shape != shape:

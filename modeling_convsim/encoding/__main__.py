@@ -3,15 +3,14 @@
 convsim encode MODEL FILE -o OUT.npy
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-import numpy as np
-
-from modeling_convsim.encoding.encoder import Encoder, Side
-from modeling_convsim.encoding.loading import MODEL_HELP, add_hardware_arguments
+from modeling_convsim.encoding.loading import MODEL_HELP, Side, add_hardware_arguments
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts, write_vectors
 from modeling_convsim.files.command_line import (
     ArgumentParser,
@@ -20,6 +19,9 @@ from modeling_convsim.files.command_line import (
     run_stoppable,
 )
 from modeling_convsim.files.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -66,6 +68,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from modeling_convsim.encoding import Encoder
+
     try:
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
 

@@ -69,6 +69,7 @@ MODELS = ("WordLevel", "WordPiece")
 
 UNUSED_PREFIX = "\uffff"  # of the continuations of words in a vocabulary that has none; no ASCII text has it
 MAX_WORD = 2**30  # characters
+FEW = 64  # texts, for which building kitoken's tokenizer takes longer than it saves
 
 # From this `model_max_length` on, texts are read whole. It is what tokenizers without a limit are saved with: other
 # libraries pad texts to it, or reject what does not fit into 32 bits.
@@ -99,17 +100,11 @@ class BatchTokenizer:
             truncation_side: Where tokens are left out, "left" or "right".
         """
         self._source = definition, split_special_tokens, max_tokens, truncation_side
-        self._backend = Tokenizer.from_str(definition)
-        self._backend.encode_special_tokens = split_special_tokens  # it is not part of the definition
-        self._backend.no_padding()
-        self._backend.no_truncation()
+        self._backend = _whole_texts(definition, split_special_tokens)
         self.vocabulary: dict[str, int] = self._backend.get_vocab()
         self.special_ids = {each for each, token in self._backend.get_added_tokens_decoder().items() if token.special}
         # The batched call that adds special tokens is slower even if there are none to add.
         self._adds_tokens = self._backend.num_special_tokens_to_add(False) > 0
-        self._ascii = None
-        if split_special_tokens and not self._adds_tokens:
-            self._ascii = _ascii_tokenizer(json.loads(definition), self._backend)
         self._max_tokens, self._kept = max_tokens, slice(None)
         if max_tokens is not None:
             self._backend.enable_truncation(max_tokens, direction=truncation_side)
@@ -138,13 +133,20 @@ class BatchTokenizer:
         """Pickles what it is made from: kitoken cannot be pickled, and tokenizers forgets `encode_special_tokens`."""
         return BatchTokenizer, self._source
 
+    @functools.cached_property
+    def _ascii(self) -> Any:
+        definition, split_special_tokens, *_ = self._source
+        if not split_special_tokens or self._adds_tokens:
+            return None
+        return _ascii_tokenizer(json.loads(definition), _whole_texts(definition, split_special_tokens))
+
     def __call__(self, texts: list[str]) -> list[list[int]]:
         """Returns the token ids of each text.
 
         Raises:
             Exception: An item is not a string of Unicode text; tokenizers raises bare exceptions, too.
         """
-        if self._ascii is None:
+        if len(texts) <= FEW or self._ascii is None:
             return self._tokenize_any(texts)
         rows = [row for row, text in enumerate(texts) if not text.isascii()]
         if not rows:
@@ -174,6 +176,15 @@ class BatchTokenizer:
 @functools.cache
 def _warn_once(max_tokens: int) -> None:
     logger.warning("some texts have more than %d tokens, which are all that is read of them", max_tokens)
+
+
+def _whole_texts(definition: str, split_special_tokens: bool) -> Any:
+    """A `tokenizers.Tokenizer` that neither pads nor truncates."""
+    backend = Tokenizer.from_str(definition)
+    backend.encode_special_tokens = split_special_tokens  # it is not part of the definition
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
 
 
 def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:

@@ -5,14 +5,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Union, cast, get_args
+from typing import TYPE_CHECKING, Union, cast, get_args
 
 import numpy as np
 
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, check_text, refuse_single_string, token_limit
 from modeling_convsim.encoding.context import encode_in_context
 from modeling_convsim.encoding.joint import SECOND, JointEncoder, read_share
-from modeling_convsim.encoding.loading import Dtype, find_folder, parse_model_id, read_model_type
+from modeling_convsim.encoding.loading import Dtype, Side, find_folder, parse_model_id, read_model_type
 from modeling_convsim.encoding.threads import MIN_TEXTS_PER_THREAD, encode_in_threads, follow, split_windows
 from modeling_convsim.files.extras import import_extra
 from modeling_convsim.modeling_averaging import LABELS, AveragingModel
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from modeling_convsim.encoding.torch_model import TorchModel
     from modeling_convsim.modeling_base import ConvSimEncoder
     from modeling_convsim.modeling_heads import ConvSimForMultitask
-
-Side = Literal["input", "query", "response"]
 
 
 class Encoder:

@@ -10,6 +10,7 @@ from modeling_convsim.files.json_files import read_object
 from modeling_convsim.shipped import base_model
 
 Dtype = Literal["float32", "bfloat16", "auto"]
+Side = Literal["input", "query", "response"]
 MODEL_HELP = "folder of a saved model, OWNER/NAME (also OWNER/NAME@REVISION) on the Hub, or base"
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 

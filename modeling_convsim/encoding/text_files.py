@@ -1,14 +1,14 @@
 """Reads texts from files of any size, one per line or a column of a table, and writes their vectors."""
 
+from __future__ import annotations
+
 import codecs
 import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from modeling_convsim.files.delimited import TABS, Dialect
 from modeling_convsim.files.extras import import_extra
@@ -16,6 +16,9 @@ from modeling_convsim.files.json_values import JSON_LINES
 from modeling_convsim.files.records import form_of, read_records
 from modeling_convsim.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
 from modeling_convsim.files.texts import BrokenLines, TextFile, decoded_lines, text_lines
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
 TABLE_SUFFIXES = ", ".join(TABLES)
@@ -148,6 +151,8 @@ def write_arrays(path: Path, parts: Iterable[np.ndarray]) -> int:
     Raises:
         OSError: The file cannot be written.
     """
+    import numpy as np
+
     # NumPy leaves space in the header for the first axis to grow, so it can be rewritten once the row count is known.
     rows = 0
     with path.open("wb") as stream:

@@ -1,12 +1,14 @@
 """The commands that suggest replies, and that index replies without adapting; in Python, use `ReplyIndex`."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import MODEL_HELP, add_hardware_arguments
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.files.command_line import (
@@ -17,10 +19,9 @@ from modeling_convsim.files.command_line import (
     whole_number,
 )
 from modeling_convsim.files.errors import InputError, one_line
-from modeling_convsim.suggestion.estimate import review_pairs
-from modeling_convsim.suggestion.probability import LEAST
-from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
-from modeling_convsim.suggestion.storage import check_index_folder, lock_index
+
+if TYPE_CHECKING:
+    from modeling_convsim.suggestion.reply_index import Suggestion
 
 INDEX_EXAMPLES = """examples:
   convsim index pairs.csv -o runs/replies
@@ -127,6 +128,11 @@ def _parse_index(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _index(options: argparse.Namespace) -> None:
+    from modeling_convsim.encoding import Encoder
+    from modeling_convsim.suggestion.estimate import review_pairs
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+    from modeling_convsim.suggestion.storage import check_index_folder, lock_index
+
     check_index_folder(options.output)
     replies = _texts(options.files, options.replies or "response", "replies")
     messages = _texts(options.files, options.messages or "input", "messages") if is_table(options.files[0]) else None
@@ -140,6 +146,10 @@ def _index(options: argparse.Namespace) -> None:
 
 
 def _suggest(options: argparse.Namespace) -> None:
+    from modeling_convsim.encoding import Encoder
+    from modeling_convsim.suggestion.probability import LEAST
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
     index = ReplyIndex.load(options.run, encoder, options.device, options.dtype)
     if options.allowed:

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.encoder import Encoder
+from modeling_convsim.encoding.loading import Dtype, Side
 from modeling_convsim.suggestion.deduplication import (
     PEERS,
     Replies,
@@ -227,8 +228,6 @@ class ReplyIndex:
             ValueError: As in `search` and `Encoder.encode`, or `k` or `min_probability` is out of range.
             TypeError: `messages` or a context is a single string.
         """
-        from tqdm import tqdm
-
         refuse_single_string(messages, "suggest_many([message])")
         if contexts is not None and len(contexts) != len(messages):
             raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")
@@ -236,13 +235,15 @@ class ReplyIndex:
             raise ValueError(f"k is {k}, expected 1 or more")
         if not 0 <= min_probability <= 1:
             raise ValueError(f"min_probability is {min_probability}, expected a number from 0 to 1")
+        starts: Iterable[int] = range(0, len(messages), BLOCK)
+        if show_progress:
+            from tqdm import tqdm  # to import it takes longer than to suggest
+
+            starts = tqdm(starts, delay=1, unit_scale=BLOCK, unit="text")
         suggestions: list[list[Suggestion]] = []
-        with tqdm(total=len(messages), delay=1, unit="text", disable=not show_progress) as progress:
-            for start in range(0, len(messages), BLOCK):
-                block = list(messages[start : start + BLOCK])
-                of_block = None if contexts is None else contexts[start : start + BLOCK]
-                suggestions += self._suggest_for(block, of_block, k)
-                progress.update(len(block))
+        for start in starts:
+            of_block = None if contexts is None else contexts[start : start + BLOCK]
+            suggestions += self._suggest_for(list(messages[start : start + BLOCK]), of_block, k)
         if min_probability:
             suggestions = [[one for one in each if (one.probability or 0) >= min_probability] for each in suggestions]
         return suggestions

@@ -6,6 +6,8 @@ calibrates the index, and returns {"stored": true}, for a rating from the review
 body is JSON; an error is {"error": the reason}.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
@@ -16,15 +18,17 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.suggestion.ratings import RATINGS, Rating, Text, Turns, add_rating, find_index
-from modeling_convsim.suggestion.reply_index import ReplyIndex
 from modeling_convsim.suggestion.review import Review
+
+if TYPE_CHECKING:
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::", "[::]")  # noqa: S104  # with which the page is served on all addresses
@@ -76,6 +80,8 @@ def _serve(options: argparse.Namespace, page: bool = False) -> int:
     if page and not find_spec("gradio"):
         raise InputError("convsim demo needs gradio: pip install 'convsim[demo]'")
     import uvicorn
+
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
 
     try:
         index = ReplyIndex.load(options.run)
