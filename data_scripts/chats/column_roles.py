@@ -91,20 +91,6 @@ _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
 
 
-# Columns that say whether a message is an internal note, which its recipient never sees, and what they say of one.
-_TRUE = {"true", "1", "1.0", "yes"}
-_NOTE_FLAGS = {
-    "private": True,
-    "is private": True,
-    "internal": True,
-    "is internal": True,
-    "public": False,
-    "is public": False,
-}
-_NOTE_KINDS = {"note", "internal note", "private note"}
-_KINDS = "part type; message type; comment type; type; kind"
-
-
 @dataclass(frozen=True)
 class Guess:
     """What the names and values of columns say about their roles.
@@ -235,21 +221,6 @@ def look_up(record: Record, name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def find_notes(columns: Sequence[str], rows: Sequence[Record]) -> list[str]:
-    """The columns that say which messages are internal notes; none if all of `rows`, the first ones, would be."""
-    found = [name for name in columns if plain_name(name) in _NOTE_FLAGS or is_named(name, _KINDS)]
-    return found if not rows or any(not is_note(row, found) for row in rows) else []
-
-
-def is_note(record: Record, columns: Sequence[str]) -> bool:
-    """Whether one of the columns that `find_notes` found says that a message is an internal note."""
-    for name in columns:
-        value, flag = str(look_up(record, name)).strip().lower(), _NOTE_FLAGS.get(plain_name(name))
-        if value in _NOTE_KINDS if flag is None else value not in ("none", "") and (value in _TRUE) == flag:
-            return True
-    return False
 
 
 def has_usual_name(name: str, role: str) -> bool:

@@ -5,12 +5,11 @@ Exports of help desks and of APIs have them: tickets with comments, dialogs with
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from data_scripts.chats.column_roles import (
     are_long_texts,
-    find_notes,
     flat_columns,
     guess_roles,
     has_usual_name,
@@ -19,6 +18,7 @@ from data_scripts.chats.column_roles import (
     plain_name,
     shape_of,
 )
+from data_scripts.chats.marks import is_mark
 from data_scripts.chats.messages import ChatLog, name_of_content
 from data_scripts.chats.tables import default_columns, has_columns
 from modeling_convsim.files.records import SAMPLE_RECORDS, Record, Records, Rows
@@ -41,13 +41,13 @@ class Messages:
     Attributes:
         column: `b` or `a.b`, the list.
         roles: role -> the field of a message; empty if the messages are texts.
-        notes: the fields that say which messages are internal notes.
-        opening: role -> the field of the record that is its first message; empty if the list has that, too.
+        marks: the fields that may say which messages are left out.
+        opening: role or mark -> the field of the record that is its first message; empty if the list has that, too.
     """
 
     column: str
     roles: dict[str, str]
-    notes: list[str]
+    marks: list[str]
     opening: dict[str, str]
 
     def describe(self) -> str:
@@ -80,7 +80,8 @@ def find_messages(rows: list[Record]) -> Messages | None:
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
-            found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
+            marks = [name for name in fields if is_mark(name) and name not in ROLES]
+            found.append(Messages(column, roles, marks, _find_opening(rows, marks)))
     return found[0] if len(found) == 1 else None
 
 
@@ -90,10 +91,10 @@ def _is_named(column: str, names: str) -> bool:
     return any(is_named(" ".join(words[-number:]), names) for number in (1, 2) if len(words) >= number)
 
 
-def _find_opening(rows: list[Record]) -> dict[str, str]:
-    """Role -> the field of a record, or of an object in it, that is its first message, such as a ticket's description.
+def _find_opening(rows: list[Record], marks: list[str]) -> dict[str, str]:
+    """Role or mark -> the field of a record, or of an object in it, that is its first message.
 
-    It has a text and a speaker, by their names. Empty if there is no such message.
+    Such is a ticket's description. It has a text and a speaker, by their names. Empty if there is no such message.
     """
     candidates = {"": rows}
     for name in dict.fromkeys(name for row in rows for name in row):
@@ -106,7 +107,8 @@ def _find_opening(rows: list[Record]) -> dict[str, str]:
             texts = [roles["text"]]
         if texts and "speaker" in roles:
             chosen = roles | {"text": texts[0]}
-            return {role: prefix + chosen[role] for role in ROLES if role in chosen}
+            found = {role: chosen[role] for role in ROLES if role in chosen} | {name: name for name in marks}
+            return {name: prefix + field for name, field in found.items()}
     return {}
 
 
@@ -142,11 +144,11 @@ def _held(location: str, values: list[tuple[str, Any]]) -> Records:
                 yield where, record
 
     first = [record for _, record in values if record is not None][:SAMPLE_RECORDS]
-    return Records(location, list(first[0]), False, first, rows)
+    return Records(location, list(dict.fromkeys(chain.from_iterable(first))), False, first, rows)
 
 
 def message_rows(records: Records, messages: Messages) -> Records:
-    """The messages of all records, with the columns `thread`, `id`, those of their roles or `text`, and those of notes.
+    """The messages of all records, with the columns `thread`, `id`, those of their roles or `text`, and the marks.
 
     A conversation is named after its content, so that its name does not depend on the other records of the file, and
     the messages of equal conversations have equal ids.
@@ -172,11 +174,11 @@ def message_rows(records: Records, messages: Messages) -> Records:
             first["time"] = first.get("time") or (named[0].get("time") if named else None)
             yield f"{location}, {opening['text']}", {"thread": thread, "id": f"{thread}/0", **first}
         for number, (message, fields) in enumerate(zip(listed, named, strict=True), start=1):
-            marks = {name: look_up(message, name) for name in messages.notes}
+            marks = {name: look_up(message, name) for name in messages.marks}
             yield f"{location}, {column} {number}", {"thread": thread, "id": f"{thread}/{number}", **fields, **marks}
 
     needed = {name.partition(".")[0] for name in (column, *opening.values())}
-    return records.expanded(["thread", "id", *(roles or ["text"]), *messages.notes], needed, rows_of)
+    return records.expanded(["thread", "id", *(roles or ["text"]), *messages.marks], needed, rows_of)
 
 
 def find_only_list(rows: list[Record]) -> str | None:

@@ -4,8 +4,9 @@ import re
 import shlex
 from collections.abc import Callable
 
-from data_scripts.chats.column_roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
+from data_scripts.chats.column_roles import BOTH, flat_columns, guess_roles, look_up, shape_of
 from data_scripts.chats.dates import with_dates
+from data_scripts.chats.marks import find_marks, find_verdicts
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.text import are_html, html_to_text, unescape
@@ -43,8 +44,9 @@ def read_table(log: ChatLog) -> Items:
     records = log.records
     names = find_columns(log, records)
     convert, dates = _row_converter(log, records, names), None
-    notes = find_notes(records.columns, records.sample)
-    rows = records.rows({part for name in (*names.values(), *notes) for part in _paths(name)}, log.broken)
+    find = find_verdicts if convert is _to_pair else find_marks
+    marks = find(flat_columns(records.columns, records.sample), records.sample, names)
+    rows = records.rows({part for name in (*names.values(), *marks.rules) for part in _paths(name)}, log.broken)
     if "time" in names and convert in (_to_turn, _to_message):  # the other shapes have no order in time
         rows, dates = with_dates(rows, lambda row: look_up(row[1], names["time"]), log.date_order, str(log.path))
     unseen = set(log.columns)
@@ -63,8 +65,8 @@ def read_table(log: ChatLog) -> Items:
         for number, (location, record) in enumerate(rows, start=1):
             values = {role: look_up(record, name) for role, name in names.items()}
             unseen -= {role for role in unseen if values[role] is not None}
-            if is_note(record, notes):
-                log.leave_out("internal note")
+            if kind := marks.reason(record):
+                log.leave_out(kind)
             elif item := log.attempt(location, parse, values, number):
                 yield location, item
     finally:  # also if only the first messages are read
@@ -123,11 +125,11 @@ def has_columns(log: ChatLog, records: Records) -> bool:
 
 
 def _html_roles(names: dict[str, str], rows: list[Record]) -> list[str]:
-    """The roles whose texts are HTML."""
+    """The roles whose texts are HTML, as are those of Skype's messages of the type RichText."""
+    is_rich = any("RichText" in row.values() for row in rows)
     texts = {role: [look_up(row, names[role]) for row in rows] for role in TEXTS if role in names}
-    return [
-        role for role, values in texts.items() if are_html([each for each in values if each and isinstance(each, str)])
-    ]
+    texts = {role: [each for each in values if each and isinstance(each, str)] for role, values in texts.items()}
+    return [role for role, values in texts.items() if is_rich or are_html(values)]
 
 
 def _unescape(text: str) -> str:

@@ -21,7 +21,8 @@ _BLOCK = re.compile(_BLOCKS)
 _TAG = re.compile(rf"</?(?:{_BLOCKS}|a|b|i|u|strong|em|span|img|code|font)(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _NO_TAG = re.compile(r"<(?![^<>]*>)")
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-_SKIPPED = {"script", "style", "head", "blockquote"}  # what a quotation says is in the message that it quotes
+# What a quotation says is in the message that it quotes; `quote` is Skype's.
+_SKIPPED = {"script", "style", "head", "blockquote", "quote"}
 
 
 def strip_markdown(text: str) -> str:

@@ -46,7 +46,7 @@ class Records:
 
     Attributes:
         location: where the columns were found.
-        columns: their names; for JSON, those of the first record, which the others need not have.
+        columns: their names; for JSON, those of the first records, which not all of them need to have.
         complete: whether each record has these columns.
         sample: the first records, at most `SAMPLE_RECORDS`.
         rows: yields all records with their locations; its arguments are the columns that are needed (it may leave out
@@ -243,7 +243,8 @@ def _json_records_of(path: Path, values: Values, head: Values | None = None) -> 
                 raise
             continue
         if len(sample) > 1 or (sample and read is values):  # whether a record is the only one matters
-            return Records(sample[0][0], list(sample[0][1]), False, [record for _, record in sample], rows)
+            first = [record for _, record in sample]
+            return Records(sample[0][0], list(dict.fromkeys(chain.from_iterable(first))), False, first, rows)
     raise _no_records(path, broken)
 
 

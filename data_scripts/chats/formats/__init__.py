@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.sample import Sample
@@ -23,8 +24,8 @@ class Format:
         read: reads the messages of a log.
         beginning: whether the beginning of a log shows that it has this format; None if its records do.
         suffixes: of the names that only such exports have.
-        fields: of the first record, which identify the format.
-        message_fields: fields that the objects in the last of `fields`, a list, must have.
+        fields: of one of the first records, which identify the format.
+        message_fields: fields that the last of `fields`, an object, or one of the objects in it, a list, must have.
         streamed: the last of `fields`: a list that is too long for memory if the whole file is one object (`a.b`: the
             list b in the object a). Its elements are read as they are needed, provided that the other fields come
             before it.
@@ -44,13 +45,17 @@ class Format:
         """Whether a log has this format."""
         if self.beginning:
             return self.beginning(sample)
-        if not {*sample.records.columns}.issuperset(self.fields):
-            return False
-        last = self.fields[-1]
-        messages = next((record[last] for record in sample.records.sample if record.get(last)), None)
+        return any(
+            record.keys() >= {*self.fields} and self._has_messages(record[self.fields[-1]])
+            for record in sample.records.sample
+        )
+
+    def _has_messages(self, value: Any) -> bool:
+        """Whether the last of `fields` has what `message_fields` demand, if it is a list or an object."""
+        messages = value if isinstance(value, list) else [value] if isinstance(value, dict) else None
         return (
             not self.message_fields
-            or not isinstance(messages, list)
+            or messages is None
             or any(isinstance(each, dict) and each.keys() >= {*self.message_fields} for each in messages)
         )
 

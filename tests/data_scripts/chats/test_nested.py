@@ -211,19 +211,3 @@ def test_a_message_that_is_null_is_counted_and_the_others_are_read(tmp_path):
 def test_the_name_of_the_list_may_end_with_the_usual_one(tmp_path, name):
     items, _ = read(tmp_path / "c.jsonl", [{name: ticket(1)["comments"]}])
     assert [item.text for item in items] == ["question 1", "answer 1"]
-
-
-@pytest.mark.parametrize(
-    ("public", "note"),
-    [
-        ({"private": False}, {"private": True}),
-        ({"is_internal": None}, {"is_internal": "True"}),
-        ({"part_type": "comment"}, {"part_type": "note"}),
-    ],
-)
-def test_internal_notes_are_left_out_and_counted(tmp_path, public, note):
-    record = ticket(1)
-    comments = [comment | public for comment in record["comments"]]
-    comments.insert(1, {"author_id": 6, "body": "what a question", "created_at": "2026-03-01T00:00:30Z"} | note)
-    items, log = read(tmp_path / "c.jsonl", [record | {"comments": comments}])
-    assert [item.text for item in items] == ["question 1", "answer 1"] and log.left_out == {"internal note": 1}
