@@ -29,13 +29,15 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoModel, BertConfig
 
 from data_scripts.__main__ import main as data_scripts
+from data_scripts.chats.conversations import ConversationOptions
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
 from trainer.adapt.adaptation import Adapted, adapt
-from trainer.adapt.chats import MOST_TOKENS
-from trainer.adapt.comparison import PEER
+from trainer.adapt.chats import MOST_TOKENS, adapt_to_chats
+from trainer.adapt.comparison import ADAPTED, METRIC, ONE_OF_THREE, PEER
+from trainer.adapt.comparison import SYSTEMS as SYSTEMS_OF_RUNS
 from trainer.adapt.context import add_turns, choose_context, measure_context, score_by
 from trainer.data.datasets import thread_numbers
 from trainer.data.tokenizer import train_tokenizer
@@ -327,6 +329,28 @@ def _benchmark(pairs: int, peer: str, bar: float, unit: str = "P@1") -> Benchmar
     return Benchmark(what, unit, bar, ours, other, prepare=PREPARE, interval=interval)
 
 
+def prepare_support(material: Material) -> Values:
+    """Adapt our base to a log of support messages with `convsim adapt`, which compares it with other systems."""
+    log = REAL_DATA / "conversations" / "support" / "tweets.csv" if material.real else _folder(material) / "support.csv"
+    if not material.real:
+        log.parent.mkdir(exist_ok=True)
+        rows = (ROOT / "examples" / "support.csv").read_text("utf-8").splitlines(keepends=True)
+        log.write_text("".join(rows[: material.adapt_pairs]), "utf-8")
+    adapt_to_chats([log], ConversationOptions(overwrite=True), _folder(material) / "support")
+    return {}
+
+
+def measure_support(material: Material, system: str) -> Values:
+    """What the run of `prepare_support` has measured of a system; the suggestions of each are estimated alike."""
+    results = json.loads((_folder(material) / "support" / "results.json").read_text("utf-8"))
+    measured = (results if system == ADAPTED else results["baselines"][system])["response_prediction"]
+    return {"P@1": measured[METRIC], "1 of 3": measured[ONE_OF_THREE]}
+
+
+def _support(system: str) -> Contender:
+    return Contender(SYSTEMS_OF_RUNS.get(system, system), measure_support, {"system": system})
+
+
 PREPARE = Contender("domains", prepare)
 BENCHMARKS: dict[str, Benchmark] = {}
 for size in SIZES:
@@ -352,3 +376,9 @@ BENCHMARKS["adapt_seconds"] = Benchmark(
     "adapting to 10,000 pairs of a domain: mean time, with evaluation", "seconds", 1, _contender("ours", 10_000),
     bound("seconds", 40), "lower", prepare=PREPARE,
 )  # fmt: skip
+for other in (PEER, "tfidf", "bm25"):
+    for unit in ("P@1", "1 of 3"):
+        BENCHMARKS[f"adapt_support_{other}_{unit.replace(' ', '_').replace('@', '_at_').lower()}"] = Benchmark(
+            "adapting to 3,905 real support messages; 1 of 3: one of three suggestions can be sent, estimated", unit, 1,
+            _support(ADAPTED), _support(other), prepare=Contender("support messages", prepare_support),
+        )  # fmt: skip
