@@ -12,7 +12,7 @@ from scipy import stats
 from data_scripts.public.cqa import load_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import PrecisionAtN, precision_at_n
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import StsCorrelation, sts_correlation
 from trainer.evaluation.results import flatten
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,28 @@ def test_rank_of_the_true_response_by_hand(scores: list[float], reference: int, 
 
 def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() -> None:
     scores = [[1 + 1e-12, 1.0], [1.0, 1 + 1e-12]]
-    assert PrecisionAtN().compute(predictions=scores, references=[0, 0], n=[1]) == {"p_at_1": 0.5}
+    assert PrecisionAtN().compute(predictions=scores, references=[0, 0], n=1) == {"p_at_1": 0.5}
+
+
+def test_the_module_names_the_query_with_another_number_of_candidates() -> None:
+    with pytest.raises(ValueError, match=r"predictions\[2\] has the scores of 3 candidates, and predictions\[0\] of 2"):
+        PrecisionAtN().compute(predictions=[[1.0, 2.0], [2.0, 1.0], [1.0, 2.0, 3.0]], references=[0, 0, 0], n=1)
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "groups", "message"),
+    [
+        ([1.0], [2.0], None, r"two or more pairs, .* got \(1,\)"),
+        ([1.0, 2, 3], [2.0, 3, 1], ["x", "x", "news"], "group 'news': a correlation needs two or more pairs"),
+        ([1.0, 2, 3], [2.0, 3, 1], ["x", "x"], "expected 3 groups, one for each pair, .* got 2"),
+        ([1.0, 2, 3, 4], [2.0, 3, 1, 4], ["all", "all", "x", "x"], 'none of them "all"'),
+    ],
+)
+def test_a_correlation_of_too_few_pairs_or_groups_is_refused(
+    predictions: list[float], references: list[float], groups: list[str] | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        StsCorrelation().compute(predictions=predictions, references=references, groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +86,9 @@ def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() ->
         (np.zeros((0, 3)), [], [1], "expected scores"),
         (np.zeros((2, 3)), [0], [1], "expected scores"),
         (np.zeros((1, 3)), [3], [1], "position of a candidate, 0 to 2"),
-        (np.zeros((1, 3)), [0], [4], r"between 1 and the number of candidates \(3\), got \[4\]"),
+        (np.zeros((1, 3)), [0], [4], r"whole number from 1 to the number of candidates \(3\), got \[4\]"),
+        (np.zeros((1, 3)), [0], 0, "got 0"),
+        (np.zeros((1, 3)), [0], [1.5], r"got \[1.5\]"),
     ],
 )
 def test_wrong_sizes_are_refused(scores: np.ndarray, references: list[int], n: list[int], message: str) -> None:

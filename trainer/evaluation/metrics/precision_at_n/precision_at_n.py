@@ -7,7 +7,7 @@ import evaluate
 import numpy as np
 
 
-def precision_at_n(scores: np.ndarray, references: np.ndarray, n: Sequence[int] = (1, 3, 10)) -> dict[str, float]:
+def precision_at_n(scores: np.ndarray, references: np.ndarray, n: int | Sequence[int] = (1, 3, 10)) -> dict[str, float]:
     """P@N of `scores` (queries, candidates) with the true response of query i in column `references[i]`.
 
     Ties count against the model, and so does a score that is not a number.
@@ -22,13 +22,13 @@ def precision_at_n(scores: np.ndarray, references: np.ndarray, n: Sequence[int] 
     queries, candidates = scores.shape
     if references.min() < 0 or references.max() >= candidates:
         raise ValueError(f"a reference is the position of a candidate, 0 to {candidates - 1}")
-    if not all(1 <= value <= candidates for value in n):
-        raise ValueError(f"N must lie between 1 and the number of candidates ({candidates}), got {list(n)}")
+    if not all(value in range(1, candidates + 1) for value in np.atleast_1d(n).tolist()):
+        raise ValueError(f"N must be a whole number from 1 to the number of candidates ({candidates}), got {n}")
     true_scores = scores[np.arange(queries), references][:, None]
     # "Not lower" instead of ">=": a NaN on either side counts against the model. The true response counts itself, so
     # the best rank is 1.
     ranks = (~(scores < true_scores)).sum(axis=1)
-    return {f"p_at_{value}": float(np.mean(ranks <= value)) for value in n}
+    return {f"p_at_{value:.0f}": float(np.mean(ranks <= value)) for value in np.atleast_1d(n)}
 
 
 class PrecisionAtN(evaluate.Metric):
@@ -40,7 +40,7 @@ class PrecisionAtN(evaluate.Metric):
             "candidates with the highest scores. Ties count against the model.",
             citation="Yang et al. (2018), https://aclanthology.org/W18-3022",
             inputs_description="predictions: for each query, the scores of its candidates; references: the position of "
-            "the true response among them, from 0; n: the values of N. Returns p_at_N for each N.",
+            "the true response among them, from 0; n: one or more values of N. Returns p_at_N for each N.",
             # float64: single precision would turn near ties into ties.
             features=datasets.Features(
                 {"predictions": datasets.Sequence(datasets.Value("float64")), "references": datasets.Value("int64")}
@@ -48,6 +48,12 @@ class PrecisionAtN(evaluate.Metric):
         )
 
     def _compute(
-        self, predictions: list[list[float]], references: list[int], n: Sequence[int] = (1, 3, 10)
+        self, predictions: list[list[float]], references: list[int], n: int | Sequence[int] = (1, 3, 10)
     ) -> dict[str, float]:
+        for number, scores in enumerate(predictions):
+            if len(scores) != len(predictions[0]):
+                raise ValueError(
+                    f"predictions[{number}] has the scores of {len(scores)} candidates, and predictions[0] of "
+                    f"{len(predictions[0])}: expected the same number for all queries"
+                )
         return precision_at_n(np.asarray(predictions), np.asarray(references), n)

@@ -15,6 +15,11 @@ def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str
         ValueError: fewer than two pairs, or sizes that differ.
     """
     predictions, references = (np.asarray(values, np.float64) for values in (predictions, references))
+    if predictions.shape != references.shape or predictions.ndim != 1 or len(predictions) < 2:
+        raise ValueError(
+            "a correlation needs two or more pairs, and for each a prediction and a gold score, got "
+            f"{predictions.shape} and {references.shape}"
+        )
     return {
         "pearson": float(stats.pearsonr(predictions, references).statistic),
         "spearman": float(stats.spearmanr(predictions, references).statistic),
@@ -24,11 +29,20 @@ def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str
 def sts_correlation_by_group(
     predictions: np.ndarray, references: np.ndarray, groups: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """`sts_correlation` over all pairs, under "all", and over the pairs of each group, under the group's name."""
-    predictions, references, names = np.asarray(predictions), np.asarray(references), np.asarray(groups)
+    """`sts_correlation` over all pairs, under "all", and over the pairs of each group, under the group's name.
+
+    Raises:
+        ValueError: as above, of all pairs or of a group; or groups are not one name a pair, or named "all".
+    """
+    predictions, references, names = np.asarray(predictions), np.asarray(references), np.asarray(groups, str)
     result = {"all": sts_correlation(predictions, references)}
-    for name in sorted(set(groups)):
-        result[name] = sts_correlation(predictions[names == name], references[names == name])
+    if names.shape != predictions.shape or "all" in names:
+        raise ValueError(f'expected {len(predictions)} groups, one for each pair, none of them "all", got {len(names)}')
+    for name in np.unique(names).tolist():
+        try:
+            result[name] = sts_correlation(predictions[names == name], references[names == name])
+        except ValueError as error:
+            raise ValueError(f"group {name!r}: {error}") from error
     return result
 
 
