@@ -75,21 +75,6 @@ class _Refused(BrokenLines):
         raise ValueError(f"{location}: {kind}{problem}; correct this line, or remove it")
 
 
-def read_contexts(file: str, column: str) -> Iterator[list[str]]:
-    """Yields the lists of texts in a column of a table that can hold lists: Parquet or JSON.
-
-    Raises:
-        ValueError: As `read_texts`, or a value is not a list of texts.
-    """
-    for location, value in _values(Path(file), column, ": choose one with --context"):
-        if not isinstance(value, list) or not all(isinstance(turn, str) for turn in value):
-            raise ValueError(
-                f"{location}: column {column!r} holds {repr(value)[:60]}, expected a list of earlier turns, the newest "
-                "first"
-            )
-        yield value
-
-
 def _column(path: Path, column: str, remedy: str) -> Iterator[str]:
     for location, value in _values(path, column, remedy):
         if not isinstance(value, str):

@@ -158,16 +158,14 @@ def whole_number(minimum: int, maximum: int = LARGEST) -> Callable[[str], int]:
     return convert
 
 
-def number(minimum: float, maximum: float, exclusive: bool = False) -> Callable[[str], float]:
-    """The `type` of an option whose value is a number from `minimum` to `maximum`, or between them."""
+def number(minimum: float, maximum: float) -> Callable[[str], float]:
+    """The `type` of an option whose value is a number from `minimum` to `maximum`."""
 
     def convert(text: str) -> float:
         with suppress(ValueError):
-            value = float(text)
-            if minimum < value < maximum or (value in (minimum, maximum) and not exclusive):
+            if minimum <= (value := float(text)) <= maximum:
                 return value
-        limits = f"above {minimum:g} and below {maximum:g}" if exclusive else f"from {minimum:g} to {maximum:g}"
-        raise argparse.ArgumentTypeError(f"{text}: expected a number {limits}")
+        raise argparse.ArgumentTypeError(f"{text}: expected a number from {minimum:g} to {maximum:g}")
 
     return convert
 

@@ -128,7 +128,6 @@ def test_a_worker_ends_with_its_parent_alone():
         (whole_number(1, 8), {"8": 8}, ["0", "9", ""], "a whole number from 1 to 8"),
         (number(0, 1), {"0": 0.0, "1": 1.0, "1e-3": 0.001}, ["-0.1", "1.1", "nan", "inf", "-inf", "x"],
          "a number from 0 to 1"),
-        (number(0, 1, exclusive=True), {"0.5": 0.5}, ["0", "1", "nan"], "a number above 0 and below 1"),
     ],
 )  # fmt: skip
 def test_a_number_outside_of_its_range_is_refused_in_one_line(capsys, kind, right, wrong, expected):
