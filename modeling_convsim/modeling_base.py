@@ -117,6 +117,8 @@ class ConvSimPreTrainedModel(PreTrainedModel):
     config: ConvSimConfig
     config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
+    encoder_class: ClassVar[type[PreTrainedModel] | None] = None  # of models with heads
+    classifier_class: ClassVar[type[PreTrainedModel] | None] = None  # of multitask models
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
@@ -133,6 +135,17 @@ class ConvSimPreTrainedModel(PreTrainedModel):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves weights, config and code; `AutoModel` can open the folder of a model with heads, as the bare encoder.
+
+        `AutoModelForPreTraining` cannot open the folder of a bare encoder.
+        """
+        parts = {"AutoModel": self.encoder_class, "AutoModelForSequenceClassification": self.classifier_class}
+        self.config.auto_map = {  # the file of each class, which is copied, and its name
+            name: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}" for name, cls in parts.items() if cls
+        }
+        super().save_pretrained(save_directory, *args, **kwargs)
 
     def embedding_tables(self) -> list[nn.Parameter]:
         """The parameters of all embedding tables, whose gradients `set_sparse_gradients` makes sparse."""
@@ -164,11 +177,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     exports_to_onnx: ClassVar[bool] = True
     # A folder saved from a multitask model opens as a bare encoder, too, whose heads are left out on purpose.
     _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\.", r"^lexical_channel\."]  # noqa: RUF012
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code; `AutoModelForPreTraining` cannot open the folder of a bare encoder."""
-        self.config.auto_map = {}
-        super().save_pretrained(save_directory, *args, **kwargs)
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:  # type: ignore[override]
         """Replaces the word embeddings and resizes the token weights to match; new tokens get a weight of one."""
@@ -294,11 +302,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         if table.sparse and torch.is_grad_enabled():
             return _SparseBagSums.apply(table.weight, ids, cu_seqlens[:-1], weights)
         return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
-
-
-def class_path(cls: type) -> str:
-    """A class as `auto_map` names it: its file, which `save_pretrained` copies, and its name."""
-    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
 
 
 # With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.

@@ -1,7 +1,6 @@
 """The heads over an encoder: response network and NLI classifier, and the models that have them."""
 
 import math
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, cast
@@ -10,12 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import initialization as init
+from transformers.loss.loss_utils import fixed_cross_entropy
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .modeling_averaging import token_codes
-from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
+from .modeling_base import ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, normalize
 from .modeling_config import ConvSimConfig
 from .modeling_lexical import LexicalChannel
 
@@ -99,13 +99,6 @@ class NliHead(nn.Module):
         return self.output(F.relu(self.hidden(features)))
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
-    """The mean cross-entropy of logits (batch, classes) and labels (batch,), or their sum divided by `items`."""
-    if items is None:
-        return F.cross_entropy(logits, labels)
-    return F.cross_entropy(logits, labels, reduction="sum") / items
-
-
 @dataclass
 class ConvSimMultitaskOutput(ModelOutput):
     """The output of a multitask model; fields whose texts were not given are None.
@@ -145,7 +138,6 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
     """
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
-    classifier_class: ClassVar[type[ConvSimPreTrainedModel] | None] = None
     accepts_loss_kwargs = False  # If gradients are accumulated, the Trainer divides the loss.
 
     def __init__(self, config: ConvSimConfig) -> None:
@@ -166,13 +158,6 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         elif isinstance(module, LexicalChannel):
             init.ones_(module.weights)
             init.copy_(module.codes, torch.tensor(token_codes(*module.codes.shape)))
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        self.config.auto_map = {"AutoModel": class_path(self.encoder_class)}
-        if self.classifier_class is not None:
-            self.config.auto_map["AutoModelForSequenceClassification"] = class_path(self.classifier_class)
-        super().save_pretrained(save_directory, *args, **kwargs)
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resizes everything that has a row for each token."""
@@ -235,12 +220,12 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
                 queries = pooled if output.query_embeds is None else output.query_embeds
                 scores = queries @ scale_responses(output).T  # (batch, batch)
                 own = torch.arange(len(scores), device=scores.device)
-                losses.append(cross_entropy(scores, own, num_items_in_batch))
+                losses.append(fixed_cross_entropy(scores, own, num_items_in_batch))
         if hypothesis_input_ids is not None:
             output.hypothesis_embeds = others.pop(0)
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
             if labels is not None:
-                losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
+                losses.append(fixed_cross_entropy(output.nli_logits, labels, num_items_in_batch))
         # The loss comes first in the tuple of an output.
         return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
 
@@ -319,11 +304,6 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         self.encoder = self.encoder_class(config)
         self.nli_head = NliHead(config)
         self.post_init()
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        self.config.auto_map = {"AutoModel": class_path(self.encoder_class)}
-        super().save_pretrained(save_directory, *args, **kwargs)
 
     @can_return_tuple
     def forward(
