@@ -16,23 +16,17 @@ from trainer.evaluation.similarity import cosine, encode_pairs
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    # Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.public.sts.load_sts_sets` returns.
-    StsSets = Mapping[str, Mapping[str, Dataset]]
 
-
-def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, str], np.ndarray]:
-    """The cosine (pairs,), float64, of the sentences of each pair: (year, name) -> scores.
+def sts_set_scores(encoder: SentenceEncoder, sets: Mapping[str, Dataset]) -> dict[str, np.ndarray]:
+    """The cosine (pairs,), float64, of the sentences of each pair: "YEAR NAME" of a dataset -> scores.
 
     All datasets are encoded in one call, each distinct sentence once. A sentence without a known word is a zero vector,
     and the cosine of its pair is 0.
     """
-    pairs = {(year, name): rows for year, names in sets.items() for name, rows in names.items()}
-    first, second = (
-        [text for rows in pairs.values() for text in rows[column]] for column in ("sentence1", "sentence2")
-    )
+    first, second = ([text for rows in sets.values() for text in rows[column]] for column in ("sentence1", "sentence2"))
     scores = cosine(*encode_pairs(encoder, first, second))
-    ends = np.cumsum([len(rows) for rows in pairs.values()])
-    return dict(zip(pairs, np.split(scores, ends[:-1]), strict=True))
+    ends = np.cumsum([len(rows) for rows in sets.values()])
+    return dict(zip(sets, np.split(scores, ends[:-1]), strict=True))
 
 
 def evaluate_sts_sets(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, dict[str, dict[str, Any]]]:
@@ -46,15 +40,14 @@ def evaluate_sts_sets(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dic
     from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 
     results: dict[str, dict[str, dict[str, Any]]] = {}
-    for (year, name), scores in sts_set_scores(encoder, inputs.dataset).items():
+    for key, scores in sts_set_scores(encoder, inputs.splits).items():
         if len(scores) < 2:
-            raise InputError(
-                f"STS {year} {name}: has only one pair; a correlation needs two: provide more, or leave it out"
-            )
-        gold = np.asarray(inputs.dataset[year][name]["score"])
+            raise InputError(f"STS {key}: has only one pair; a correlation needs two: provide more, or leave it out")
+        gold = np.asarray(inputs.splits[key]["score"])
         part = {**sts_correlation(scores, gold), "pairs": len(scores)}
         if inputs.intervals:
             part = with_intervals(part, {"pearson": pearson_interval(scores, gold)})
+        year, name = key.split(" ", 1)
         results.setdefault(year, {})[name] = part
     return results
 

@@ -13,7 +13,7 @@ score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,29 +78,30 @@ def objective(
     return 1 - pearson + penalty * (matrix - torch.eye(len(matrix)).to(matrix)).square().sum()
 
 
-def tune(train: EmbeddedPairs, dev: EmbeddedPairs, penalties: Sequence[float] = PENALTIES) -> np.ndarray:
-    """The matrix W (d, d), float32, with the best Pearson's r on `dev` over all iterations and `penalties`.
+def tune(train: EmbeddedPairs, dev: EmbeddedPairs) -> np.ndarray:
+    """The matrix W (d, d), float32, with the best Pearson's r on `dev` over all iterations and `PENALTIES`.
 
     Deterministic. The identity is a candidate too, so that the result on dev is never worse than without tuning.
     """
     identity = np.eye(train.first.shape[1], dtype=np.float32)
     best, best_pearson = identity, _pearson(identity, dev)
-    for penalty in penalties:
+    for penalty in PENALTIES:
         matrix, pearson = _fit(train, dev, penalty)
         if pearson > best_pearson:
             best, best_pearson = matrix, pearson
     return best
 
 
-def tune_on_stsb(
-    encoder: SentenceEncoder, train: Dataset, dev: Dataset, splits: Mapping[str, Dataset], intervals: bool = False
-) -> tuple[np.ndarray, dict[str, dict]]:
-    """Train the matrix on STS-B `train`, select it on `dev`; the matrix, and split -> genre -> correlations."""
-    matrix = tune(_embed(encoder, train), _embed(encoder, dev))
-    return matrix, {
-        name: stsb.correlation_by_genre(score_with_matrix(encoder, matrix, pairs), pairs, intervals)
-        for name, pairs in splits.items()
-    }
+def tune_on_stsb(encoder: SentenceEncoder, dataset: Mapping[str, Dataset]) -> np.ndarray:
+    """Train the matrix on the train split of STS-B, and select it on dev.
+
+    Raises:
+        InputError: one of these splits is missing.
+    """
+    for split in ("train", "validation"):
+        if split not in dataset:
+            raise InputError(f"task stsb_tuned: STS-B has no {split} split, which tuning needs")
+    return tune(_embed(encoder, dataset["train"]), _embed(encoder, dataset["validation"]))
 
 
 def score_with_matrix(encoder: SentenceEncoder, matrix: np.ndarray, pairs: Dataset) -> np.ndarray:
@@ -205,13 +206,11 @@ def has_route(model: Path) -> bool:
 
 
 def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    for split in ("train", "validation"):
-        if split not in inputs.dataset:
-            raise InputError(f"task stsb_tuned: STS-B has no {split} split, which tuning needs")
-    train, dev = inputs.dataset["train"], inputs.dataset["validation"]
-    matrix, correlations = tune_on_stsb(encoder, train, dev, inputs.splits, inputs.intervals)
-    inputs.matrices["stsb_tuned"] = matrix
-    return correlations
+    matrix = inputs.matrices["stsb_tuned"] = tune_on_stsb(encoder, inputs.dataset)
+    return {
+        name: stsb.correlation_by_genre(score_with_matrix(encoder, matrix, pairs), pairs, inputs.intervals)
+        for name, pairs in inputs.splits.items()
+    }
 
 
 EVALUATOR = Evaluator(

@@ -116,7 +116,7 @@ class Measurements:
                 return untuned_scores(encoder, stsb["test"]).tolist()
             matrix = read_matrix(system.model) if system.settings.get("stsb") == self.sources["stsb"] else None
             if matrix is None:
-                matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
+                matrix = tune_on_stsb(encoder, stsb)
             return score_with_matrix(encoder, matrix, stsb["test"]).tolist()
 
         return np.asarray(self.cached(system, f"stsb_{'tuned_' * tuned}test_angles", measure))
@@ -131,17 +131,14 @@ class Measurements:
         system = self._named[run]
 
         def measure() -> dict[str, list[float]]:
-            scores = sts_set_scores(self.encoder(system), self.data["sts"])
-            return {f"{year} {name}": cosines.tolist() for (year, name), cosines in scores.items()}
+            scores = sts_set_scores(self.encoder(system), dict(leaves(self.data["sts"])))
+            return {key: cosines.tolist() for key, cosines in scores.items()}
 
         return {key: np.asarray(cosines) for key, cosines in self.cached(system, "sts_scores", measure).items()}
 
     def sts_gold(self) -> dict[str, np.ndarray]:
         """The gold scores: "YEAR NAME" -> (pairs,)."""
-        years = self.data["sts"]
-        return {
-            f"{year} {name}": np.asarray(rows["score"]) for year, sets in years.items() for name, rows in sets.items()
-        }
+        return {key: np.asarray(rows["score"]) for key, rows in leaves(self.data["sts"])}
 
     def cached(self, system: System | None, name: str, measure: Callable[[], Any]) -> Any:
         """The value of `measure`, as JSON, for a system, or for the data alone; read from the folder if it is there.

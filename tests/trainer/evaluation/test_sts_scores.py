@@ -11,6 +11,7 @@ from scipy import stats
 from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import sts
+from trainer.data.datasets import leaves
 from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
 from trainer.evaluation.sts_sets import evaluate_sts_sets, sts_set_scores
@@ -94,13 +95,13 @@ def brute_force_cosines(rows: Dataset) -> list[float]:
 
 
 def test_each_dataset_equals_scipy_on_brute_force_cosines() -> None:
-    sets = sts()
-    results = evaluate_sts_sets(FakeEncoder(), EvaluationInputs(sets, {}))
+    sets = dict(leaves(sts()))
+    results = evaluate_sts_sets(FakeEncoder(), EvaluationInputs(None, sets))
     scores = sts_set_scores(FakeEncoder(), sets)
     assert {year: list(names) for year, names in results.items()} == {"2012": ["MSRpar", "OnWN"], "2014": ["OnWN"]}
-    assert list(scores) == [("2012", "MSRpar"), ("2012", "OnWN"), ("2014", "OnWN")]
-    for (year, name), found in scores.items():
-        expected, gold = brute_force_cosines(sets[year][name]), sets[year][name]["score"]
+    assert list(scores) == ["2012 MSRpar", "2012 OnWN", "2014 OnWN"]
+    for key, found in scores.items():
+        expected, gold, (year, name) = brute_force_cosines(sets[key]), sets[key]["score"], key.split()
         np.testing.assert_allclose(found, expected, atol=1e-6)
         assert results[year][name] == {
             "pearson": pytest.approx(stats.pearsonr(expected, gold)[0], abs=1e-6),
@@ -119,5 +120,5 @@ class OfKnownWords(FakeEncoder):
 
 def test_a_sentence_without_a_known_word_has_cosine_0() -> None:
     rows = Dataset.from_dict({"sentence1": ["a", "zzz", "zzz"], "sentence2": ["a", "b", "zzz"], "score": [5.0, 1, 0]})
-    scores = sts_set_scores(OfKnownWords(), {"2013": {"FNWN": rows}})["2013", "FNWN"]
+    scores = sts_set_scores(OfKnownWords(), {"2013 FNWN": rows})["2013 FNWN"]
     assert scores.tolist() == [pytest.approx(1), 0, 0]
