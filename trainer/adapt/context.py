@@ -6,6 +6,7 @@ The score of a reply is then that for the message, plus weighted ones for the tu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -81,12 +82,8 @@ def choose_context(parts: Sequence[Measured[TurnWeights]]) -> ContextChoice:
     """
 
     def chosen(some: Sequence[Measured[TurnWeights]]) -> TurnWeights:
-        outcomes = [{(): part.base, **part.points} for part in some]
-        if not outcomes:
-            return ()
-        return max(
-            outcomes[0], key=lambda weights: np.sum([each[weights].reciprocal_rank().sum() for each in outcomes])
-        )
+        choices = dict.fromkeys([(), *chain.from_iterable(part.points for part in some)])
+        return max(choices, key=lambda each: sum(part.ranks(each).reciprocal_rank().sum() for part in some))
 
     of_parts = [chosen([*parts[:number], *parts[number + 1 :]]) for number in range(len(parts))]
     return ContextChoice(chosen(parts), of_parts, gain_of(parts, [weights or None for weights in of_parts]))

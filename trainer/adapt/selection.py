@@ -39,6 +39,10 @@ class Measured(Generic[Chosen]):
     base: Ranks
     points: Mapping[Chosen, Ranks]
 
+    def ranks(self, point: Chosen | None) -> Ranks:
+        """Those of a choice; of one that changes nothing here, such as weights of turns where there are none, the base."""
+        return self.base if point is None else self.points.get(point, self.base)
+
 
 @dataclass(frozen=True)
 class Gain:
@@ -100,6 +104,6 @@ def cross_choose(parts: Sequence[Measured[Chosen]]) -> Gain:
 
 def gain_of(parts: Sequence[Measured[Chosen]], points: Sequence[Chosen | None]) -> Gain:
     """The gain of a point for the messages of each part; None is the base."""
-    adapted = [part.points[point] if point else part.base for part, point in zip(parts, points, strict=True)]
+    adapted = [part.ranks(point) for part, point in zip(parts, points, strict=True)]
     threads = np.concatenate([part.threads for part in parts])
     return Gain(threads, Ranks.join([part.base for part in parts]), Ranks.join(adapted))

@@ -1,6 +1,7 @@
 """The weights of earlier turns: scores against a loop, and who chooses them."""
 
 import numpy as np
+import pytest
 from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
@@ -66,6 +67,18 @@ def test_weights_are_chosen_where_earlier_turns_help_for_certain():
     assert choice.weights == () and choice.gain.summarize()["gain"] == 0
     choice = choice_for(pairs_of(helps=True).remove_columns("context"))
     assert choice.weights == () and choice.of_parts == [(), (), ()] and len(choice.gain.threads) == 60
+
+
+@pytest.mark.parametrize("without", [{0}, {1, 2}, {0, 1, 2}])
+def test_a_part_without_earlier_turns_has_the_ranks_of_its_messages_alone(without):
+    pairs = pairs_of(helps=True).map(lambda row, number: {"context": [] if number % 3 in without else row["context"]},
+                                     with_indices=True)  # fmt: skip
+    choice, rows = choice_for(pairs), np.arange(60)
+    assert bool(choice.weights) == (without != {0, 1, 2})
+    changed = rows[choice.gain.adapted.beaten_by != choice.gain.base.beaten_by]
+    assert not set(choice.gain.threads[changed] % 3) & without
+    others = len(without) == 1  # the part that is chosen for; another one with turns must be left to choose
+    assert (choice.gain.adapted.precision().mean() > choice.gain.base.precision().mean()) == others
 
 
 def test_an_earlier_turn_is_no_candidate():
