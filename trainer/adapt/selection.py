@@ -40,7 +40,7 @@ class Measured(Generic[Chosen]):
     points: Mapping[Chosen, Ranks]
 
     def ranks(self, point: Chosen | None) -> Ranks:
-        """Those of a choice; of one that changes nothing here, such as weights of turns where there are none, the base."""
+        """Those of a choice, or of the base: weights of earlier turns, for one, change nothing where there are none."""
         return self.base if point is None else self.points.get(point, self.base)
 
 

