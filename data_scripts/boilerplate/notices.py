@@ -1,12 +1,14 @@
-"""What WhatsApp writes in place of a message, in its languages: exports of Android do not mark it.
+"""What WhatsApp and Messenger write in place of a message, in their languages: exports do not mark it.
 
-An export has the language of the phone. The phrases in notices.json are whole texts, without case, invisible marks and
-a final point; another sentence may follow that of a message that the phone could not decrypt.
+An export has the language of the phone or account. The phrases in notices.json are whole texts, without case, invisible
+marks and a final point; another sentence may follow that of a message that the phone could not decrypt. `{}` stands for
+a name, or any other words.
 """
 
 import json
 import re
 import unicodedata
+from collections.abc import Collection
 from pathlib import Path
 
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
@@ -31,6 +33,14 @@ _INVISIBLE = re.compile(f"[{MARKS}\u064b-\u0652]")  # Arabic's short vowels are 
 _POINTS = " \n\xa0\u202f.。।۔"
 _POLL = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)?:")
 _OPTION = re.compile(r"([^\W\d_]+): .*\(\D{0,12}\d+\D{0,12}\)")
+
+
+# What a person tells of somebody without a name, or in the middle of a sentence
+_NO_NAME = (
+    r"(?:an?|and|as|but|everybody|everyone|he|i|if|it|my|nobody|our|she|so|somebody|someone|that|the|they|this|we|what|"
+    r"when|who|er|ich|jemand|mein\w*|sie|wer|wir|elle|il|je|mon|nous|qui|alguien|ella|mi|quién|yo|chi|io|lei|lui|ela|ele|eu|"
+    r"meu|minha|quem|ik|hij|mijn|wie|zij|ja|kto|on|ona)\b"
+)
 
 
 def _plain(text: str) -> str:
@@ -65,6 +75,32 @@ def notice_kind(text: str) -> str | None:
         if plain.startswith(starts) and _may_follow(kind, plain[len(next(filter(plain.startswith, starts))) :]):
             return kind
     return None
+
+
+def _templates(kind: str) -> re.Pattern[str]:
+    phrases = [re.escape(phrase).replace(r"\{\}", r"[^?!\n]{0,80}") for phrase in _PHRASES[kind]]
+    named = "|".join(phrase.partition(r"\ ")[2] for phrase in phrases if phrase.startswith("["))
+    others = "|".join(phrase for phrase in phrases if not phrase.startswith("[")) or "(?!)"
+    return re.compile(rf"(?!{_NO_NAME})(?P<name>[^?!…,:;\n]{{1,60}}?) (?:{named})|{others}")
+
+
+_MESSENGER, _BY_SENDER = map(_templates, ("messenger", "messenger, by the sender"))
+
+
+def is_messenger_notice(text: str, others: Collection[str]) -> bool:
+    """Whether Messenger or Instagram wrote a text, such as `Ben named the group Garden.`
+
+    Args:
+        text: of a message.
+        others: the names of those in the chat who did not send it, since the sender may tell what they did.
+    """
+    plain = _plain(text) if len(text) <= MAX_NOTICE else ""
+    if _MESSENGER.fullmatch(plain):
+        return True
+    match = _BY_SENDER.fullmatch(plain)
+    return match is not None and match["name"] not in {
+        part for name in others for part in (_plain(name), _plain(name.partition(" ")[0]))
+    }
 
 
 def _may_follow(kind: str, rest: str) -> bool:

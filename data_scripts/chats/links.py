@@ -8,7 +8,7 @@ from data_scripts.dataset_folders import Report
 from data_scripts.pairs.engines import materialize
 
 LOST, READ_WITHOUT_PREFIX = "message answered is not there", "replies read without a prefix"
-_PREFIX = r"^[^\s_:/#<>-]{1,20}[_:/#-]"
+_PREFIX = r"^[^\s_:/#<>-]{0,20}[_:/#-]"
 
 
 def read_without_prefixes(messages: ir.Table) -> tuple[ir.Table, int]:

@@ -46,7 +46,8 @@ class Pair(NamedTuple):
     source: str
 
 
-Items = Generator[tuple[str, Message | Pair], None, None]  # each with its location, as in file:line
+Messages = Generator[tuple[str, Message], None, None]  # each with its location, as in file:line
+Items = Generator[tuple[str, Message | Pair], None, None]
 
 
 class LeftOutError(Exception):
@@ -144,7 +145,7 @@ class ChatLog:
                 self.broken.add("wrong type", where, f"expected an object, found {type(element).__name__}")
         return [(where, element) for where, element in found if isinstance(element, dict)]
 
-    def parse_each(self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message]) -> Items:
+    def parse_each(self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message]) -> Messages:
         """The messages of values with their locations; see `attempt`."""
         for location, value in located:
             if message := self.attempt(location, parse, value):

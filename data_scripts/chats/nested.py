@@ -193,11 +193,12 @@ def find_only_mapping(rows: list[Record]) -> bool:
     These are objects, as in `{"c1": {"turns": [...]}, "c2": ...}`, or lists of messages, as in Snapchat's
     chat_history.json. Lists in `{"posts": [...], "comments": [...]}` are none.
     """
-    values = [_conversation(value) for value in islice(rows[0].values(), SAMPLE_RECORDS)] if len(rows) == 1 else []
-    has_fields = any(_is_named(name, FIELDS) for name in rows[0]) if values else False
+    first = list(islice(rows[0].values(), SAMPLE_RECORDS)) if len(rows) == 1 else []
+    values = [_conversation(value) for value in first if value or not isinstance(value, list)]  # some chats are empty
     return (
-        len(values) > 1
-        and not has_fields
+        len(first) > 1
+        and len(values) > 0
+        and not any(_is_named(name, FIELDS) for name in rows[0])
         and all(isinstance(value, dict) and find_messages([value]) for value in values)
         and find_messages(values) is not None
     )

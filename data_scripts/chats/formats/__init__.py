@@ -5,7 +5,8 @@ No other list of formats exists: `formats` finds them here, in the order in whic
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +14,10 @@ from typing import Any
 from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.sample import Sample
 from modeling_convsim.files.json_values import Streamed
+from modeling_convsim.files.records import read_records
+
+MESSAGES = "messages"
+_LIST = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{.{,10000}?"messages"\s*:\s*\[', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Format:
         beginning: whether the beginning of a log shows that it has this format; None if its records do.
         suffixes: of the names that only such exports have.
         fields: of one of the first records, which identify the format.
+        names: of fields that the beginning of a .json file has which is one object with the list `messages`, too long
+            for memory.
         message_fields: fields that the last of `fields`, an object, or one of the objects in it, a list, must have.
         streamed: the last of `fields`: a list that is too long for memory if the whole file is one object (`a.b`: the
             list b in the object a). Its elements are read as they are needed, provided that the other fields come
@@ -37,6 +44,7 @@ class Format:
     beginning: Callable[[Sample], bool] | None = None
     suffixes: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     message_fields: tuple[str, ...] = ()
     streamed: str | None = None
     has_pauses: bool = True
@@ -45,6 +53,9 @@ class Format:
         """Whether a log has this format."""
         if self.beginning:
             return self.beginning(sample)
+        if self.names:
+            head = sample.file.head if sample.form == ".json" else b""
+            return _LIST.match(head) is not None and all(f'"{name}"'.encode() in head for name in self.names)
         return any(
             record.keys() >= {*self.fields} and self._has_messages(record[self.fields[-1]])
             for record in sample.records.sample
@@ -76,3 +87,13 @@ def suffixes() -> tuple[str, ...]:
 def streamed_lists() -> Streamed:
     """(List, the fields before it) of the formats whose file is one object with a long list."""
     return [(each.streamed, frozenset(each.fields) - {each.streamed}) for each in formats() if each.streamed]
+
+
+def message_lists(log: ChatLog) -> Iterator[tuple[str, Iterable[Any]]]:
+    """The list `messages` of each object in a file, read as it is needed, with its location."""
+    records = read_records(log.path, log.text, streamed=[(MESSAGES, frozenset())])
+    for location, record in records.rows({MESSAGES}, log.broken):
+        if isinstance(listed := record.get(MESSAGES), Iterable) and not isinstance(listed, str):
+            yield location, listed
+        else:
+            log.broken.add("wrong type", location, "messages should be a list")

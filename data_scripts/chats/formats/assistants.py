@@ -5,8 +5,10 @@ Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
+from data_scripts.chats.column_roles import answering_roles
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, name_of_content, wrong_type
 from modeling_convsim.files.records import Record
@@ -19,8 +21,11 @@ def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> 
     """The messages of each record, whose field `key` is a list of messages with a role and a content.
 
     A conversation is named after its content, so that its name does not depend on the other records of the file; of
-    equal conversations, the first is used.
+    equal conversations, the first is used. Bots are left out where people answer, too.
     """
+    lists = [found for record in log.records.sample if isinstance(found := record.get(key), list)]
+    roles = {str(each.get(role_key)) for each in chain.from_iterable(lists) if isinstance(each, dict)} - SILENT_ROLES
+    bots = answering_roles(roles - {*answering_roles(roles)})
 
     def parse(message: Record) -> tuple[str, str | None]:
         texts = [content_text(message.get(name)) for name in text_keys]
@@ -33,6 +38,8 @@ def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> 
         for position, (role, text) in enumerate(messages):
             if role in SILENT_ROLES:
                 log.leave_out(f"role {role}")
+            elif role in bots:
+                log.leave_out("bot")
             elif text is None:  # an assistant that calls a tool
                 log.leave_out("no content")
             else:

@@ -18,11 +18,10 @@ def _read(log: ChatLog) -> Items:
         if not (channel := log.attempt(location, _parse_channel, log, record)):
             continue
         source, thread, messages = channel
-        parse, is_empty = partial(_parse_message, thread=thread, source=source, log=log), True
+        parse, message = partial(_parse_message, thread=thread, source=source, log=log), None
         for message in numbered(location, messages):
-            is_empty = False
             yield from log.parse_each([message], parse)
-        if is_empty:
+        if not message:
             log.leave_out("channel without messages")
 
 

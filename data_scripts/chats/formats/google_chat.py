@@ -5,31 +5,17 @@ is a topic of its own.
 """
 
 import math
-import re
-from collections.abc import Iterable
 from typing import Any
 
-from data_scripts.chats.formats import Format
+from data_scripts.chats.formats import Format, message_lists
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
-from data_scripts.chats.sample import Sample
-from modeling_convsim.files.records import read_records
 from modeling_convsim.files.texts import BrokenLineError
-
-LIST = "messages"
-_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"messages"\s*:\s*\[\s*\{\s*"(?:creator|created_date)"\s*:')
-
-
-def _matches(sample: Sample) -> bool:
-    return sample.form == ".json" and _BEGINNING.match(sample.file.head) is not None
 
 
 def _read(log: ChatLog) -> Items:
     heads: dict[str, str] = {}  # topic -> its first message, until a reply follows
-    records = read_records(log.path, log.text, streamed=[(LIST, frozenset())])
-    for location, record in records.rows({LIST}, log.broken):
-        messages = record.get(LIST)
-        listed = numbered(location, messages if isinstance(messages, Iterable) else [])
-        yield from log.parse_each(listed, lambda message: _parse_message(log, message, heads))
+    for location, messages in message_lists(log):
+        yield from log.parse_each(numbered(location, messages), lambda message: _parse_message(log, message, heads))
 
 
 def _parse_message(log: ChatLog, record: Any, heads: dict[str, str]) -> Message:
@@ -67,4 +53,4 @@ def _time(message: Fields) -> float:
         ) from error
 
 
-FORMATS = (Format("Google Chat", _read, _matches),)
+FORMATS = (Format("Google Chat", _read, names=("creator", "created_date", "message_id")),)

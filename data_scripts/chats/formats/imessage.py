@@ -17,8 +17,11 @@ _TIME = re.compile(
     r"(?P<notice> \S.*)?"
 )
 _NO_TEXT = re.compile(
-    r"This message responded to an earlier message\.|Tapbacks:|(?:/|~/).*/Attachments/.*|.*Attachment missing.*"
+    r"This message responded to an earlier message\.|Tapbacks:|(?:/|~/).*/Attachments/.*|.*Attachment missing.*|"
+    r".{1,100} unsent this message part .{1,60} after sending!"
 )
+_DELETED = "This message was deleted from the conversation!"  # above its text
+_EDITED = re.compile(r"Edited (?:\d+ [a-z]+(?:, )?)+ later: ")  # below the older version
 
 
 class _Sent(NamedTuple):
@@ -36,6 +39,11 @@ def _read(log: ChatLog) -> Items:
 
     def parse(sent: _Sent) -> Message:
         name, *lines = sent.lines or [""]
+        if lines[:1] == [_DELETED]:
+            raise LeftOutError("deleted")
+        edits = [number for number, line in enumerate(lines) if number and _EDITED.match(line)]
+        if edits:
+            lines = [_EDITED.sub("", lines[edits[-1]], count=1), *lines[edits[-1] + 1 :]]
         text = "\n".join(line for line in lines if not _NO_TEXT.fullmatch(line)).strip()
         if not name or not text:
             raise LeftOutError("no text" if name else "no sender")

@@ -1,7 +1,8 @@
 """Mailboxes: .mbox, as mail programs and Google Takeout write it, Apple Mail's folder, the .txt of Mailman's archives.
 
-A mail answers the one that its In-Reply-To or References name, whichever file of a command has it. Its text is what the
-sender wrote: without the lines that it quotes, the line that introduces them, and the signature.
+A mail answers the one that its In-Reply-To or References name, whichever file of a command has it; one of Google's that
+has no id answers the one before it in its thread. Its text is what the sender wrote: without the lines that it quotes,
+the line that introduces them, and the signature.
 """
 
 import re
@@ -91,11 +92,13 @@ def _parse(log: ChatLog, mail: Mail, number: int) -> Message:
     if not text:
         raise LeftOutError("mail without text")
     sender = _header(mail, "From")
-    names = _ID.findall(_header(mail, "Message-ID")) or [f"{log.name}/{number}"]
-    answered = _ID.findall(_header(mail, "In-Reply-To")) or _ID.findall(_header(mail, "References"))[-1:] or [""]
+    names, thread = _ID.findall(_header(mail, "Message-ID")), _header(mail, "X-GM-THRID") or None
+    answered = _ID.findall(_header(mail, "In-Reply-To")) or _ID.findall(_header(mail, "References"))[-1:]
+    parent = answered[0] if answered else "" if names or not thread else None  # None: the one before it in the thread
     address = getaddresses([sender])[0][1] if sender else ""
     speaker = (address.lower() if "@" in address else sender) or None
-    return Message(names[0], answered[0], None, speaker, _time(_header(mail, "Date")), text, SOURCE, None)
+    name, time = names[0] if names else f"{log.name}/{number}", _time(_header(mail, "Date"))
+    return Message(name, parent, thread, speaker, time, text, SOURCE, None)
 
 
 def _header(mail: Mail, name: str) -> str:

@@ -6,30 +6,20 @@ quotation of it.
 
 import math
 import re
-from collections.abc import Iterable
 from typing import Any
 
-from data_scripts.chats.formats import Format
+from data_scripts.chats.formats import MESSAGES, Format, message_lists
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
-from data_scripts.chats.sample import Sample
-from modeling_convsim.files.records import Record, read_records
+from modeling_convsim.files.records import Record
 
-LIST, MESSAGE = "messages", "m.room.message"
-TEXTS = ("m.text", "m.emote")
-_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:room_name|messages)"')
+MESSAGE, TEXTS = "m.room.message", ("m.text", "m.emote")
 _QUOTATION = re.compile(r"(?:> ?[^\n]*\n)+\n?")
-_EVENT = re.compile(rb'"origin_server_ts"\s*:')
-
-
-def _matches(sample: Sample) -> bool:
-    return sample.form == ".json" and bool(_BEGINNING.match(sample.file.head) and _EVENT.search(sample.file.head))
 
 
 def _read(log: ChatLog) -> Items:
-    for location, record in read_records(log.path, log.text, streamed=[(LIST, frozenset())]).rows({LIST}, log.broken):
-        listed = record.get(LIST)
+    for location, listed in message_lists(log):
         # In memory, because an edit comes after what it replaces.
-        events = log.objects(location, list(listed) if isinstance(listed, Iterable) else listed, LIST)
+        events = log.objects(location, list(listed), MESSAGES)
         room = _Room(log.name, log.channel_gap, [event for _, event in events])
         yield from log.parse_each(events, room.parse)
 
@@ -98,4 +88,4 @@ def _dict(values: Record, name: str) -> Record:
     return value if isinstance(value, dict) else {}
 
 
-FORMATS = (Format("Matrix (Element)", _read, _matches),)
+FORMATS = (Format("Matrix (Element)", _read, names=("origin_server_ts", "event_id")),)

@@ -45,6 +45,9 @@ def _channel(log: ChatLog, post: Fields) -> str:
 def _message(log: ChatLog, fields: Fields, place: _Thread) -> Message:
     if (kind := fields.label("type")).startswith("system_"):
         raise LeftOutError(kind)
+    props = fields.get("props")
+    if isinstance(props, dict) and {"from_bot", "from_webhook"} & props.keys():
+        raise LeftOutError("bot")
     text = fields.written("message")
     user, created = fields.required("user"), fields.required("create_at")
     time = fields.seconds("create_at")  # in milliseconds
@@ -52,4 +55,7 @@ def _message(log: ChatLog, fields: Fields, place: _Thread) -> Message:
     return Message(name, place.parent, place.thread, user, time, text, log.name, place.gap)
 
 
-FORMATS = (Format("Mattermost", _read, fields=("type", "version")),)
+FORMATS = (
+    Format("Mattermost", _read, fields=("type", "version")),
+    *(Format("Mattermost", _read, fields=("type", kind), message_fields=("create_at",)) for kind in POSTS),
+)

@@ -1,75 +1,97 @@
 """Messenger's and Instagram's JSON (message_1.json), and Messenger's of encrypted chats: a file for each chat.
 
 Facebook writes each byte of a text in UTF-8 as a character of its own: "Jürgen" is "J\\u00c3\\u00bcrgen". The newest
-message is the first one. The files of encrypted chats have neither fault, and other names for the fields.
+message is the first one. The files of encrypted chats have neither fault, and other names for the fields. A long chat
+has several files; an edited message follows its older version, and ends with `(edited)`.
 """
 
 import re
-from dataclasses import dataclass
-from functools import partial
+from difflib import SequenceMatcher
+from itertools import count
 
+from data_scripts.boilerplate.notices import is_messenger_notice
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
+from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, Messages
 from modeling_convsim.files.records import Record
 
-
-@dataclass(frozen=True)
-class _Names:
-    """The names of a message's fields.
-
-    Attributes:
-        is_encrypted: whether the chat was; otherwise the newest message is the first one, and a character stands for a
-            byte of UTF-8.
-    """
-
-    speaker: str
-    time: str
-    text: str
-    unsent: str
-    is_encrypted: bool
-
-
-PLAIN = _Names("sender_name", "timestamp_ms", "content", "is_unsent", is_encrypted=False)
-ENCRYPTED = _Names("senderName", "timestamp", "text", "isUnsent", is_encrypted=True)
+ENCRYPTED = {"senderName": "sender_name", "timestamp": "timestamp_ms", "text": "content", "isUnsent": "is_unsent"}
 NOTICES = ("Call", "Subscribe", "Unsubscribe", "placeholder")  # types of messages
-_NOTICE = re.compile(  # in the account's language
-    r"(?:Liked a message|Reacted \S+ to your message|.{1,100} sent (?:an attachment|a (?:photo|video|voice message))\.|"
-    r"You (?:missed|unsent) a .{1,40}|.{1,60} missed your (?:video )?(?:call|chat)\.|"
-    r"Gefällt eine Nachricht|Hat eine Nachricht mit „Gefällt mir“ markiert|Hat mit \S+ auf .{1,20}Nachricht reagiert|"
-    r".{1,100} (?:hat|hast) ein(?:en|e) (?:Anhang|Foto|Video|Sprachnachricht) gesendet\.|"
-    r"(?:Du hast|.{1,60} hat) .{0,20}(?:Anruf|Videochat) von .{1,60}verpasst\.|"
-    r"A aimé un message|A réagi (?:avec )?\S+ à .{1,20}message|.{1,100} (?:a|avez) envoyé une pièce jointe\.|"
-    r"(?:Le gustó|Indicó que le gusta) un mensaje|(?:Reaccionó|Ha reaccionado) con \S+ a .{1,20}mensaje|"
-    r".{1,100} (?:envió|ha enviado|enviaste|has enviado) un archivo adjunto\.|"
-    r"Ha messo Mi piace a un messaggio|Ha reagito con \S+ al .{1,20}messaggio|.{1,100} hai? inviato un allegato\.|"
-    r"Curtiu uma mensagem|Reagiu com \S+ à .{1,20}mensagem|.{1,100} enviou um anexo\.|"
-    r"Vindt een bericht leuk|Heeft met \S+ gereageerd op .{1,20}bericht|.{1,100} hebt? een bijlage verzonden\.|"
-    r"Polubił\(a\) wiadomość|Zareagował(?:\(a\)|a)? \S+ na .{1,20}wiadomość|.{1,100} wysłał(?:\(a\)|a)? załącznik\.|"
-    r".{1,100} bir ek gönderdi\.|.{1,100} отправила?(?:\(-а\)|\(а\))? вложение\.)\s*"
+_EDITED = re.compile(
+    r"\s*\((?:edited|bearbeitet|modifiée?|editad[oa]|modificato|bewerkt|edytowan[oy]|düzenlendi|изменено)\)$"
 )
+MAX_EDIT = 1000.0  # seconds after it was sent: 15 minutes, and some for the network
+ALIKE = 0.5  # an older version has so many of the words of the shorter text, or of the characters
 
 
-def _read(log: ChatLog, names: _Names) -> Items:
-    for chat, (location, record) in enumerate(log.records.rows({"messages"}, log.broken), start=1):
-        listed = log.objects(location, record.get("messages"), "messages")
-        messages = [(where, (number, message)) for number, (where, message) in enumerate(listed, start=1)]
-        parse = partial(_parse_message, log, chat, names)
-        yield from log.parse_each(messages if names.is_encrypted else reversed(messages), parse)
+def _read(log: ChatLog) -> Items:
+    needed = {"messages", "participants", "thread_path", "threadName"}
+    for number, (location, record) in enumerate(log.records.rows(needed, log.broken), start=1):
+        chat = _Chat(log, f"{log.name}/{number}", record)
+        messages = log.objects(location, record.get("messages"), "messages")
+        messages = messages if chat.is_encrypted else messages[::-1]
+        yield from _newest_versions(log, log.parse_each(messages, chat.parse))
 
 
-def _parse_message(log: ChatLog, chat: int, names: _Names, entry: tuple[int, Record]) -> Message:
-    number, message = entry[0], Fields(entry[1])
-    text, speaker = message.label(names.text), message.label(names.speaker)
-    if not names.is_encrypted:
-        text, speaker = _decode(text), _decode(speaker)
-    if message.get(names.unsent):
-        raise LeftOutError("deleted")
-    if message.get("type") in NOTICES or _NOTICE.fullmatch(text):
-        raise LeftOutError("notice")
-    if not text.strip():
-        raise LeftOutError("no text")
-    time, thread = message.seconds(names.time), f"{log.name}/{chat}"
-    return Message(f"{chat}/{number}", None, thread, speaker or None, time, text, log.name, log.channel_gap)
+class _Chat:
+    """Parses the messages of a chat, the oldest first."""
+
+    def __init__(self, log: ChatLog, name: str, record: Record) -> None:
+        self.log, self.name, self.numbers, self.is_encrypted = log, name, count(1), "threadName" in record
+        path = str(record.get("thread_path") or "")  # the same in all files of a chat
+        self.thread, self.source = path or name, path or log.name
+        people = record["participants"] if isinstance(record.get("participants"), list) else []
+        names = (each.get("name") if isinstance(each, dict) else each for each in people)
+        self.people = {_decode(str(name)) for name in names}
+
+    def parse(self, record: Record) -> Message:
+        name = f"{self.name}/{next(self.numbers)}"
+        message = Fields({ENCRYPTED.get(name, name): value for name, value in record.items()})
+        text, speaker = message.label("content"), message.label("sender_name")
+        if not self.is_encrypted:
+            text, speaker = _decode(text), _decode(speaker)
+        if message.get("is_unsent"):
+            raise LeftOutError("deleted")
+        is_call = message.get("type") in NOTICES or message.get("call_duration") is not None
+        if is_call or is_messenger_notice(text, self.people - {speaker}):
+            raise LeftOutError("notice")
+        if not text.strip():
+            raise LeftOutError("no text")
+        time, gap = message.seconds("timestamp_ms"), self.log.channel_gap
+        return Message(name, None, self.thread, speaker or None, time, text, self.source, gap)
+
+
+def _newest_versions(log: ChatLog, messages: Messages) -> Messages:
+    """The messages in their order; those that were edited have the newest text at the time of the oldest."""
+    kept: list[tuple[str, Message]] = []
+    for location, message in messages:
+        text = _EDITED.sub("", message.text)
+        older = _older_version(kept, message, text) if text != message.text else None
+        if older is None:
+            kept.append((location, message._replace(text=text)))
+        else:
+            kept[older] = location, kept[older][1]._replace(text=text)
+            log.leave_out("older version")
+    yield from kept
+
+
+def _older_version(messages: list[tuple[str, Message]], edited: Message, text: str) -> int | None:
+    """The number of the message with the most similar text that its sender wrote shortly before."""
+    found, best = None, 0.0
+    for number in range(len(messages) - 1, -1, -1):
+        other = messages[number][1]
+        if (edited.time or 0) - (other.time or 0) > MAX_EDIT:
+            break
+        if other.speaker == edited.speaker and (likeness := _likeness(other.text, text)) > best:
+            found, best = number, likeness
+    return found
+
+
+def _likeness(one: str, other: str) -> float:
+    """The share of equal characters; 0 if the texts may not be versions of one."""
+    words = [{*re.findall(r"\w+", text.casefold())} for text in (one, other)]
+    ratio = SequenceMatcher(None, one, other, autojunk=False).ratio()
+    shared = len(words[0] & words[1]) / (min(map(len, words)) or 1)
+    return ratio if max(ratio, shared) >= ALIKE else 0.0
 
 
 def _decode(text: str) -> str:
@@ -81,14 +103,6 @@ def _decode(text: str) -> str:
 
 
 FORMATS = (
-    Format(
-        "Messenger or Instagram",
-        partial(_read, names=PLAIN),
-        fields=("participants", "messages", "title", "thread_path"),
-    ),
-    Format(
-        "Messenger, encrypted chat",
-        partial(_read, names=ENCRYPTED),
-        fields=("participants", "threadName", "messages"),
-    ),
+    Format("Messenger or Instagram", _read, fields=("participants", "messages", "title", "thread_path")),
+    Format("Messenger, encrypted chat", _read, fields=("participants", "threadName", "messages")),
 )

@@ -21,6 +21,7 @@ USERS_FILE = "users.json"
 CHANNEL_FILES = ("channels.json", "groups.json", "dms.json", "mpims.json")
 _DAY = re.compile(r"((?:.*/)?)[^/]+/\d{4}-\d\d-\d\d\.json")
 _LIST = re.compile(rf"((?:.*/)?)(?:{'|'.join(map(re.escape, (USERS_FILE, *CHANNEL_FILES)))})")
+_LINES = re.compile(r"rich_text_(?!list).*|section|header|context")  # types of blocks that have lines of their own
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
 
@@ -114,10 +115,27 @@ def _parse_message(source: str, gap: float, users: dict[str, str], channels: dic
         thread=f"{source}/{thread}" if thread else source,
         speaker=users.get(user, user) or None,
         time=message.seconds("ts"),
-        text=unescape(_MARKUP.sub(plain, message.text("text"))),
+        text=unescape(_MARKUP.sub(plain, message.get("text") or _words(message.get("blocks")) or message.text("text"))),
         source=source,
         gap=None if thread else gap,
     )
+
+
+def _words(block: Any) -> str:
+    """The words of blocks, marked as in the text of a message; "" if they have none."""
+    if isinstance(block, list):
+        return "".join(map(_words, block)).strip("\n")
+    if not isinstance(block, dict):
+        return ""
+    text = block.get("text")
+    for name, mark in (("user_id", "@"), ("channel_id", "#"), ("range", "!"), ("url", "")):
+        if name in block and not isinstance(text, dict):
+            return f"<{mark}{block[name]}|{text or ''}>"
+    if block.get("type") == "emoji":
+        return f":{block.get('name')}:"
+    inner = [block.get(name) for name in ("text", "fields", "elements")]
+    words = text if isinstance(text, str) else "\n".join(filter(None, map(_words, inner)))
+    return words + "\n" * bool(_LINES.fullmatch(str(block.get("type"))))
 
 
 FORMATS = (Format("Slack", _read, _matches),)

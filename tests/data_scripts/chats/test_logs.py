@@ -210,6 +210,20 @@ def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path):
     assert team.left_out == {"subtype channel_join": 1, "bot": 2}
 
 
+def test_the_words_of_a_slack_message_may_be_in_its_blocks(tmp_path):
+    line = [{"type": "text", "text": "Open, "}, {"type": "user", "user_id": "U2"}, {"type": "text", "text": "? "},
+            {"type": "link", "url": "https://x.org", "text": "this"}, {"type": "emoji", "name": "wave"}]  # fmt: skip
+    item = {"type": "rich_text_section", "elements": [{"type": "text", "text": "one"}]}
+    rich = [{"type": "rich_text_section", "elements": line}, {"type": "rich_text_list", "elements": [item, item]}]
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": "a &amp; <@U1>"}, "fields": [{"text": "b"}]}
+    blocks = [[{"type": "rich_text", "elements": rich}], [section, {"type": "header", "text": {"text": "c"}}]]
+    said = [{"type": "message", "ts": str(number), "text": "", "blocks": each} for number, each in enumerate(blocks)]
+    write(slack_export(tmp_path / "team") / "birds" / "2024-01-01.json", said)
+    (tmp_path / "team" / "birds" / "2024-01-02.json").unlink()
+    texts = [message.text for message in read(log(tmp_path / "team"))]
+    assert texts == ["Open, @ben? this:wave:\none\none", "a & @ann\nb\nc"]
+
+
 @pytest.mark.timeout(20)
 def test_a_slack_export_of_many_channels_is_read_in_seconds(tmp_path):
     day = json.dumps([{"type": "message", "user": "U1", "ts": "1704067200.0", "text": "hi"}])

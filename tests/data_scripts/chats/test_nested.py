@@ -68,8 +68,11 @@ def test_messages_with_a_name_and_a_text_are_not_taken_for_messages_with_roles(t
     said = [{"sender": "Ann", "text": "a"}, {"sender": "Ben", "text": "b"}]
     items, log = read(tmp_path / "c.jsonl", [{"messages": said}])
     assert [item.speaker for item in items] == ["Ann", "Ben"] and log.detected["format"].startswith("messages of each")
-    items, log = read(tmp_path / "c.jsonl", [{"messages": []}, {"messages": [{"role": "user", "content": "a"}]}])
-    assert [item.speaker for item in items] == ["user"] and log.detected == {"format": "messages with roles"}
+    odd = [{"messages": []}, {"error": 1}, {"messages": [{"content": "a"}]}]  # recognized by more than the first
+    roles = [{"role": role, "content": role} for role in ("user", "bot", "agent")]
+    items, log = read(tmp_path / "c.jsonl", [*odd, {"messages": roles}])
+    assert [item.speaker for item in items] == ["user", "agent"] and log.left_out == {"bot": 1}
+    assert log.detected == {"format": "messages with roles"}
 
 
 def test_the_contents_of_gemini_have_roles_and_parts(tmp_path):
@@ -103,7 +106,7 @@ def test_an_object_of_lists_of_messages_has_a_conversation_in_each(tmp_path):
         return {"From": name, "Media Type": "TEXT", "Created": f"2026-03-01 00:00:0{second} UTC", "Content": text}
 
     chats = {name: [said(name, f"hello {name}", 1), said("me", "hi", 2)] for name in ("ann", "ben")}
-    items, log = read(tmp_path / "c.json", chats)
+    items, log = read(tmp_path / "c.json", {"cid": [], **chats})
     assert [(item.speaker, item.text) for item in items] == [
         ("ann", "hello ann"), ("me", "hi"), ("ben", "hello ben"), ("me", "hi"),
     ]  # fmt: skip
@@ -149,6 +152,8 @@ def test_the_only_list_of_an_object_has_the_records(tmp_path):
     assert "data.items 2: event without a text" in log.broken.examples[0]
     named, _ = read(tmp_path / "c.json", {"data": {"items": rows}}, text="message", thread="chat", speaker="from")
     assert named == items
+    odd, _ = read(tmp_path / "c.json", [{"deleted": True}, *rows])
+    assert [item.text for item in odd] == ["Ann", "Ben"]
     with pytest.raises(InputError, match="the columns are items, users; expected"):
         read(tmp_path / "c.json", {"items": rows, "users": [{"name": "Ann"}]})
 

@@ -59,6 +59,35 @@ def test_messages_have_their_sender_time_and_text(tmp_path, mark):
     assert read(tmp_path / "chat.txt", CHAT, gap=60)[0][0].gap == 60
 
 
+def test_the_newest_version_of_an_edited_message_is_read_and_deleted_ones_are_not(tmp_path):
+    text = """\
+Mar 01, 2026  5:30:00 PM
+Ben
+Yes, until seven.
+Edited 10 seconds later: Yes, until eight.
+Edited 1 minute, 3 seconds later: Yes, until nine,
+and on Sunday, too.
+
+Mar 01, 2026  5:31:00 PM
+Ben
+This message was deleted from the conversation!
+Hello
+
+Mar 01, 2026  5:32:00 PM
+Ben
+Ben unsent this message part 1 hour, 49 seconds after sending!
+
+Mar 01, 2026  5:34:00 PM
+Me
+Edited 10 seconds later: is what it said.
+"""
+    items, log = read(tmp_path / "chat.txt", text)
+    assert [item.text for item in items] == [
+        "Yes, until nine,\nand on Sunday, too.", "Edited 10 seconds later: is what it said.",
+    ]  # fmt: skip
+    assert log.left_out == {"deleted": 1, "no text": 1}
+
+
 def test_broken_messages_are_counted(tmp_path):
     text = (
         CHAT

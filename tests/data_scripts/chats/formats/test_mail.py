@@ -144,6 +144,13 @@ def test_an_answer_in_the_mailbox_of_sent_mails_is_paired(tmp_path):
     assert [(pair["input"], pair["response"]) for pair in pairs] == [(question, "Please choose a new one.")]
 
 
+def test_mails_of_google_without_ids_answer_those_before_them_in_their_thread(tmp_path):
+    headers = ("X-GM-THRID: 17", "X-GM-THRID: 17", "X-GM-THRID: 17\nMessage-ID: <1@x>", "Subject: none")
+    text = "".join(f"{START}From: a@x\n{each}\n\nHello\n\n" for each in headers)
+    items, _ = read(written(tmp_path / "a.mbox", text))
+    assert [(item.thread, item.parent) for item in items] == [("17", None), ("17", None), ("17", ""), (None, "")]
+
+
 def test_forwarded_mails_are_no_answers(tmp_path):
     mails = [
         ("<1@x>", "Gate", "", "Is it open?"),

@@ -24,6 +24,14 @@ def post(user: str, text: str, second: int, **fields: Any) -> dict[str, Any]:
     return {"type": "post", "post": {"team": "t", "channel": "general", **said(user, text, second, **fields)}}
 
 
+def test_an_export_without_its_first_line_and_the_messages_of_bots(tmp_path):
+    posts = [{"type": "team"}, post("bot", "beep", 0, props={"from_bot": "true"}), post("ann", "hi", 1)]
+    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, posts)), encoding="utf-8")
+    items, log = read_items(tmp_path / "m.jsonl")
+    assert [item.text for item in items] == ["hi"] and log.left_out == {"bot": 1}
+    assert log.detected == {"format": "Mattermost"}
+
+
 def test_the_first_reply_answers_the_post_and_the_others_the_one_before(tmp_path):
     replies = [said("ben", "yes", 5), said("ann", "thanks", 9)]
     items, log = read(tmp_path, [post("ann", "is it open?", 0, replies=replies), post("ben", "lunch?", 20)])

@@ -34,6 +34,16 @@ def read(path: Path, content: Any, indent: int | None = 2) -> tuple[list, ChatLo
 
 NOTICES = """
 Ben missed your call.
+Ben changed the theme to Lo-Fi.
+Mariana changed the theme to Spain 🇪🇸
+Zoë set the nickname for Ben to B.
+Ben named the group Garden.
+Zoë added Cid to the group.
+Ben pinned a message.
+The video chat ended.
+Ben hat das Thema zu „Lo-Fi“ geändert.
+Ben a épinglé un message.
+Ben cambió el apodo de Zoë a Z.
 Ben sent a photo.
 Ben hat einen Anhang gesendet.
 Hat mit 😂 auf eine Nachricht reagiert
@@ -53,9 +63,9 @@ def test_a_chat_is_read_from_its_oldest_message_with_its_characters_restored(tmp
     messages = (sent(20, "Schön 😊", in_bytes("Jürgen")), sent(10, "¿Qué tal?"), sent(10, "first"))
     items, log = read(tmp_path / "message_1.json", plain(*messages), indent)
     assert items == [
-        Message("1/3", None, "message_1/1", "Ann", START + 10, "first", "message_1", CHANNEL_GAP),
-        Message("1/2", None, "message_1/1", "Ann", START + 10, "¿Qué tal?", "message_1", CHANNEL_GAP),
-        Message("1/1", None, "message_1/1", "Jürgen", START + 20, "Schön 😊", "message_1", CHANNEL_GAP),
+        Message("message_1/1/1", None, "inbox/ann_1", "Ann", START + 10, "first", "inbox/ann_1", CHANNEL_GAP),
+        Message("message_1/1/2", None, "inbox/ann_1", "Ann", START + 10, "¿Qué tal?", "inbox/ann_1", CHANNEL_GAP),
+        Message("message_1/1/3", None, "inbox/ann_1", "Jürgen", START + 20, "Schön 😊", "inbox/ann_1", CHANNEL_GAP),
     ]
     assert log.detected == {"format": "Messenger or Instagram"} and not log.broken.counts
 
@@ -74,11 +84,51 @@ def test_what_nobody_wrote_is_left_out(tmp_path):
         *(sent(number, notice) for number, notice in enumerate(NOTICES.strip().splitlines(), start=10)),
         sent(5, "Reacted 😂 to your message "),
         sent(6, "Ann Lee sent an attachment."),
-        sent(7, "I sent an attachment. Did you get it?"),
+        sent(7, "Ann called you.", call_duration=5),
     )
     items, log = read(tmp_path / "m.json", plain(*messages))
-    assert [item.text for item in items] == ["I sent an attachment. Did you get it?"]
-    assert log.left_out == {"no text": 1, "deleted": 1, "notice": 16}
+    assert not items and log.left_out == {"no text": 1, "deleted": 1, "notice": 27}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I sent an attachment. Did you get it?",
+        "Ben left the group.",  # Ann says so
+        "She named the group Garden.",
+        "who added him to the group?",
+        "You missed a great party.",
+        "The video call ended badly.",
+    ],
+)
+def test_what_resembles_a_notice_stays(tmp_path, text):
+    chat = plain(sent(1, text)) | {"participants": [{"name": "Ann"}, {"name": "Ben Lee"}, None]}
+    assert [item.text for item in read(tmp_path / "m.json", chat)[0]] == [text]
+
+
+def test_an_edited_message_has_its_newest_text_at_its_first_time(tmp_path):
+    messages = [
+        sent(0, "Is it open?"), sent(10, "Yes, until seven.", "Ben"), sent(15, "Really.", "Ben"), sent(20, "Great"),
+        sent(40, "Yes, until eight. (edited)", "Ben"), sent(50, "Yes, until 8 o'clock. (edited)", "Ben"),
+        sent(60, "We are closed on Monday (edited)", "Ben"), sent(5000, "Yes, until nine. (edited)", "Ben"),
+    ]  # fmt: skip
+    items, log = read(tmp_path / "m.json", plain(*reversed(messages)))
+    assert [(item.time - START, item.text) for item in items] == [
+        (0, "Is it open?"), (10, "Yes, until 8 o'clock."), (15, "Really."), (20, "Great"),
+        (60, "We are closed on Monday"), (5000, "Yes, until nine."),
+    ]  # fmt: skip
+    assert log.left_out == {"older version": 2}
+
+
+def test_the_files_of_a_chat_are_one_conversation(tmp_path):
+    places = set()
+    for number, text in enumerate(("Yes.", "Is it open?"), start=1):
+        path = tmp_path / f"message_{number}.json"
+        path.write_text(json.dumps(plain(sent(20 - number, text))), encoding="utf-8")
+        (item,), _ = read_items(path, path.stem)
+        places.add((item.source, item.thread))
+        assert item.id == f"message_{number}/1/1"
+    assert places == {("inbox/ann_1", "inbox/ann_1")}
 
 
 def test_the_file_of_an_encrypted_chat_is_read_in_its_order_as_it_is(tmp_path):
