@@ -14,6 +14,13 @@ Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
 FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
 MAX_DATE = 60  # characters of a date with the name of a month
+# A date and a time of day before or after a name, as patterns without groups.
+DATE = (
+    r"(?:\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d\d)|\d{4}\. \d{1,2}\. \d{1,2}\.|"
+    r"\d{4}[년年] ?\d{1,2}[월月] ?\d{1,2}[일日]|\d{1,2}\.? [^\W\d]{3,9}\.? \d{4}|[^\W\d]{3,9}\.? \d{1,2}, \d{4})"
+)
+CLOCK = r"(?:[上下中午凌早清晚오][午前後晨上전후]\s?)?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?\s?[Mm]\.?)?"
+DATE_AND_CLOCK = rf"{DATE}(?:T|,? (?:at )?|(?<=日)){CLOCK}"
 _COMPACT = re.compile(
     r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[0-2]\d[0-5]\d(?:[0-5]\d)?)?"
 )  # 20260331
@@ -26,10 +33,10 @@ _ZONES = {
     **{"AKST": -9, "AKDT": -8, "HST": -10, "JST": 9, "KST": 9, "AEST": 10, "AEDT": 11, "NZST": 12, "NZDT": 13},
 }
 NUMERIC = re.compile(
-    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?(?:\s?г\.)?"
+    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?(?:\s?(?:г\.|BE|พ\.ศ\.))?"
     r"(?:[,،]?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
     r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
-    r"(?:\s*(?P<half>[ap]\.?\s?m\.?|[πμ]\.?\s?μ\.?|[قب]\.?\s?ظ\.?|[صم]|ö[ös]|sa|ch|pt?g)|\s?(?:uhr|ч\.))?)?"
+    r"(?:\s*(?P<half>[ap]\.?\s?m\.?|[πμ]\.?\s?μ\.?|[قب]\.?\s?ظ\.?|[صم]|ö[ös]|sa|ch|pt?g)|\s?(?:uhr|ч\.|น\.))?)?"
     rf"(?:\s*(?P<zone>(?:UTC|GMT)\s?[+-]\d{{1,2}}(?::?\d\d)?|[+-]\d\d:?\d\d|{'|'.join(_ZONES)}))?",
     re.IGNORECASE,
 )
@@ -92,6 +99,7 @@ class Dates:
         return datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
 
     def _parse(self, text: str) -> float | datetime:
+        text = re.sub(r"^(\d{4})[년年] ?(\d{1,2})[월月] ?(\d{1,2})[일日]\s?", r"\1-\2-\3 ", text).rstrip()
         for parse in (float, datetime.fromisoformat):
             try:
                 return parse(text)
@@ -109,7 +117,9 @@ class Dates:
             self.readings.add(order)
         parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
         year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
+        year -= 543 if year > 2400 else 0  # the calendar of Thailand
         hour = int(match["hour"] or 0)
+        hour = 0 if hour == 24 else hour  # as LINE and browsers write midnight, at the beginning of the day
         half = re.sub(r"[.\s]", "", match["half"] or match["word"] or "").lower()
         if half in AFTERNOONS:
             hour = hour % 12 + 12

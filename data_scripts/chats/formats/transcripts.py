@@ -1,9 +1,10 @@
 """Transcripts as plain text (.txt or .log): lines such as `<ann> hello` (IRC) or `Ann: hello`, perhaps after a time.
 
-Or a line has only the time and the name, and the text is in the lines after it, as Teams, Discord and Zoom write it.
-LINE and WeeChat separate the time, the name and the text by tabs. All other lines of IRC are notices, as are lines of
-columns that begin with a time. Elsewhere they continue the message before them, and a line of dashes ends a
-conversation, as a blank line does unless most messages have one before them. If the lines have times, pauses end it.
+Or a line has only the name and the time, and the text is in the lines after it, as Teams, Discord, Zoom and copies of
+Telegram have it. LINE and WeeChat separate the time, the name and the text by tabs, and LINE for the desktop by spaces.
+All other lines of IRC are notices, as are lines of columns that begin with a time. Elsewhere they continue the message
+before them, and a line of dashes ends a conversation, as a blank line does unless most messages have one before them.
+If the lines have times, pauses end it. KakaoTalk's tables have the notices of its transcripts.
 """
 
 import re
@@ -14,51 +15,67 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from data_scripts.boilerplate.notices import notice_kind
-from data_scripts.chats.dates import Dates, with_dates
+from data_scripts.boilerplate.notices import notice_kind, without_added
+from data_scripts.chats.dates import CLOCK, DATE, DATE_AND_CLOCK, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, Message
 from data_scripts.chats.sample import DELIMITERS, Sample
+from data_scripts.chats.tables import read_table
 from modeling_convsim.files.errors import refuse_options
 
 SUFFIXES = (".txt", ".log")
 RARE = 0.05  # of the messages: if fewer have a name that no other message has, these are no names, as in `Note: a text`
 TEXTS = 0.9  # of the names above texts: if fewer have one, they are no names
 DAY, DISORDER = 24 * 3600, 3600  # seconds: a clock that goes back by more than an hour begins a new day
-_TIME = r"(?P<time>(?:\d[\d./-]{4,9}(?:T|,? ))?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?[Mm]\.?)?)"
+_TIME = rf"(?P<time>{DATE_AND_CLOCK}|(?:\d{{8}} )?{CLOCK})"
 _NAME = r"(?P<speaker>[^\W\d_][^:<>|;,\t\"]{0,39}?)"
 _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
 # A date in brackets is WhatsApp's.
 _SAID = re.compile(rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+|\((?:\s*\d+[hms])+\s*\)\s*)?{_NAME}:\s+(?P<text>\S.*)")
 _TIMED = re.compile(rf"[\[(]?{_TIME}[\])]?\s+\S.*")
-_ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}:?\s*(?P<text>)")
-# The times after a name are those since the beginning, in minutes and seconds or longer.
-_ABOVE_FIRST = re.compile(rf"{_NAME}\s+[\[(]?(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}[\])]?:?\s*(?P<time>(?!))?(?P<text>)")
+_ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}(?: \(pinned\))?:?\s*(?P<text>)")
+# A time without a date after a name is the one since the beginning, in minutes and seconds or longer.
+_ABOVE_FIRST = re.compile(
+    rf"{_NAME}(?:,| [—–-])?\s+(?:[A-Z]\w{{1,8}}day,?\s(?:at\s)?)?"
+    rf"[\[(]?(?:(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}|(?P<time>{DATE_AND_CLOCK}|{CLOCK}))[\])]?:?\s*(?P<text>)"
+)
 _FROM_TO = re.compile(r"From\s+(\S.*?)\s+[tT]o\s+\S.*")  # in the chat of Zoom
 _CLOCK = re.compile(r"\s*[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}[\])]?\s*")
 _COLUMNS = re.compile(rf"{_TIME}\t(?!(?:-->|<--|--| ?\*)\t)[@+%&~]?(?P<speaker>[^\t]{{1,40}})\t(?P<text>.*)")
-_BRACKETS = re.compile(  # of KakaoTalk: `[Ann] [오후 5:29] hello`
-    r"\[(?P<speaker>[^\[\]]{1,40})\] \[(?P<time>(?:\w{2} )?\d{1,2}:\d{2}(?: [AP]M)?)\] (?P<text>.*)"
-)
-_STICKER = re.compile(r"\[[^\[\]]{1,30}\]")  # in LINE, or [Photo]
-_CALL = re.compile(r"☎ .*")  # in LINE
-_KAKAO = re.compile(
-    r"사진(?: \d+장)?|동영상|이모티콘|음성메시지|(?:파일|지도|연락처): .*|(?:보이스톡|페이스톡)(?: .{1,20})?|"
-    r"(?:\d+ )?Photos?|Video|Emoticons?|Stickers?|Voice Note|File: .*|(?:Voice|Video) Call(?: .{1,20})?|"
-    r"写真|動画|スタンプ"
-)
-_KAKAO_NOTICE = re.compile(  # in a line of its own, without a time
-    r".{1,60}님이 (?:들어왔습니다|나갔습니다|.{1,200}초대했습니다)\.?|.{1,60} (?:joined|left) this chatroom\.?|"
-    r"채팅방 관리자가 메시지를 가렸습니다\.?"
-)
-_ZOOM_REACTION = re.compile(r'(?:Reacted to|Removed an? .{1,20} reaction from) [“"].*', re.S)
-_ZOOM_REPLY = re.compile(r'(?:Replying to|Antwort auf|Respondiendo a|En réponse à|Risposta a|Respondendo a) [“"].*\n')
-_STAMPED = re.compile(rf"{_TIME}\t")  # in columns, others of these are notices
+_BRACKETS = re.compile(rf"\[(?P<speaker>[^\[\]]{{1,40}})\] \[{_TIME}\] (?P<text>.*)")  # `[Ann] [오후 5:29] hello`
+_PHONE = re.compile(rf"(?P<time>{DATE_AND_CLOCK}), (?P<speaker>.{{1,40}}?) : (?P<text>.*)")
+_QUOTED = re.compile(r'"(.*)"', re.S)
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
-_NEW_DAY = re.compile(  # of irssi, of KakaoTalk, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
-    r"--- (?:Day changed|Log opened)|-{6,} .*\d{4}.* -{6,}$|"
-    r"(?:\w{2,9}, ?)?\d{1,4}[./]\d{1,2}[./]\d{1,4}(?:[ (]*\w{1,9}\)?)?$"
+_WEEKDAY = r"[ (（]*[^\W\d]{1,9}[)）]?"
+_DATE = re.compile(rf"(?:\w{{2,9}}, ?)?{DATE}(?:{_WEEKDAY})?")  # as of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
+_NEW_DAY = re.compile(  # of irssi and of KakaoTalk
+    rf"--- (?:Day changed|Log opened).*|-{{6,}} .*\d{{4}}.* -{{6,}}|{_DATE.pattern}|{DATE_AND_CLOCK}"
 )
+
+
+@dataclass(frozen=True)
+class _Style:
+    """A way to write transcripts.
+
+    Attributes:
+        name: of the format, for people.
+        line: the first line of a message; None if it depends on the names (`_spaced_line`).
+        share: of the lines that are messages, from which it is recognized.
+        programs: that write so, whose notices are left out.
+        notice: other lines that are notices.
+        is_above: whether texts are below the names.
+    """
+
+    name: str
+    line: re.Pattern[str] | None
+    share: float = 0.2
+    programs: tuple[str, ...] = ("Zoom",)
+    notice: re.Pattern[str] = re.compile(r"(?!)")
+    is_above: bool = False
+
+    def pattern(self, lines: Iterable[str]) -> re.Pattern[str]:
+        """The first line of a message in a transcript of these lines."""
+        return self.line or _spaced_line(list(lines))
 
 
 @dataclass
@@ -73,23 +90,51 @@ class _Spoken:
     after_rule: bool
     is_next_day: bool
 
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines).strip()
 
-def _matches(sample: Sample, pattern: re.Pattern[str], share: float) -> bool:
+
+def _spaced_line(lines: list[str]) -> re.Pattern[str]:
+    """The first line of a message of LINE for the desktop, in which only spaces separate the name from the text."""
+    matches = (re.fullmatch(rf"{_TIME} (\S.*)", line) for line in lines)
+    words = [match[2].split(" ") for match in matches if match] if any(map(_DATE.fullmatch, lines)) else []
+    names = "|".join(map(re.escape, sorted(_leading_names(words), key=len, reverse=True)))
+    return re.compile(rf"{_TIME} (?P<speaker>{names or '(?!)'}) (?P<text>.+)")
+
+
+def _leading_names(texts: list[list[str]], length: int = 1) -> Iterator[str]:
+    """The first words that texts have in common: after a name, most words are those of one text only."""
+    groups: dict[str, list[list[str]]] = {}
+    for words in texts:
+        groups.setdefault(" ".join(words[:length]), []).append(words)
+    for name, group in groups.items():
+        following = Counter(words[length] if len(words) > length + 1 else None for words in group)
+        once = sum(count == 1 for count in following.values())
+        if len(group) > 1 and None not in following and once <= RARE * len(group):
+            yield from _leading_names(group, length + 1)
+        else:
+            yield name
+
+
+def _matches(sample: Sample, style: _Style) -> bool:
     """Whether more than a share of the first lines are messages, of at least two people, and one has more than one."""
     if sample.form not in SUFFIXES:
         return False
     lines = sample.lines
     if not lines or (
-        pattern is _SAID and not _SAID.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)
+        style.line is _SAID and not _SAID.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)
     ):
         return False  # the first line may be a heading, but not one of columns
+    pattern = style.pattern(lines)
     matches = [pattern.fullmatch(line) for line in lines]
     speakers = Counter(_speaker(match) for match in matches if match)
-    if pattern in (_ABOVE, _ABOVE_FIRST):  # such lines of a program's log have no texts after them
+    if style.is_above:  # such lines of a program's log have no texts after them
         with_texts = sum(first is not None and second is None for first, second in pairwise(matches))
         if with_texts < TEXTS * speakers.total() - 1:
             return False
-    return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
+    return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > style.share * len(lines)
 
 
 class Line(NamedTuple):
@@ -112,9 +157,10 @@ def _speaker(match: re.Match[str]) -> str:
     return _FROM_TO.sub(r"\1", match["speaker"].strip())
 
 
-def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
+def _read(log: ChatLog, style: _Style) -> Items:
     lines = list(log.lines())  # in memory, because the names of the speakers are known at the end
-    first = list(_messages(ChatLog(log.path, log.name), lines, pattern))  # counts nothing in `log`
+    pattern = style.pattern(line for _, line in lines)
+    first = list(_messages(ChatLog(log.path, log.name), lines, pattern, style))  # counts nothing in `log`
     number, names = len(first), Counter(spoken.speaker for spoken in first)
     has_times = 2 * sum(spoken.time is not None for spoken in first) > number
     has_blocks = 2 * sum(spoken.after_blank for spoken in first) <= number
@@ -122,9 +168,11 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
     no_names = once if pattern is _SAID and len(once) < RARE * number else set[str]()
     if not has_times:
         refuse_options({"--gap": log.gap is not None}, f"{log.path} has no times, so it has no pauses; leave it out")
+    longer = [_QUOTED.fullmatch(spoken.text) for spoken in first if len(spoken.lines) > 1]
+    has_quotes = "LINE" in style.programs and 2 * sum(map(bool, longer)) > len(longer)  # around texts of several lines
     del first
     messages, dates = with_dates(
-        _messages(log, lines, pattern, no_names),
+        _messages(log, lines, pattern, style, no_names),
         lambda spoken: spoken.time if has_times else None,
         log.date_order,
         str(log.path),
@@ -139,32 +187,23 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
                 if time is None:
                     continue
                 thread, clock, gap = log.name, time, log.channel_gap
-            text = "\n".join(spoken.lines).strip()
-            text = _ZOOM_REPLY.sub("", text, count=1) if _ZOOM_REPLY.match(text) else text
-            if kind := _left_out(text.strip(), pattern):
+            text = without_added(spoken.text, *style.programs).strip()
+            if has_quotes and len(spoken.lines) > 1 and (quoted := _QUOTED.fullmatch(text)):
+                text = quoted[1].replace('""', '"').strip()
+            if kind := notice_kind(text, *style.programs) if text else "no text":
                 log.leave_out(kind)
                 continue
-            text = text.strip()
             yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
     finally:  # also if only the first messages are read
         log.note_dates(dates)
 
 
-def _left_out(text: str, pattern: re.Pattern[str]) -> str | None:
-    """Why a text is left out that a program wrote; None for a message."""
-    if not text or (pattern is _COLUMNS and _STICKER.fullmatch(text)):
-        return "no text"
-    if pattern is _BRACKETS and _KAKAO.fullmatch(text):
-        return "media or call"
-    if pattern is _COLUMNS and _CALL.fullmatch(text):
-        return "call"
-    if _ZOOM_REACTION.fullmatch(text):
-        return "reaction"
-    return "deleted" if notice_kind(text) == "deleted" else None
-
-
 def _messages(
-    log: ChatLog, lines: Iterable[tuple[str, str]], pattern: re.Pattern[str], no_names: Container[str] = ()
+    log: ChatLog,
+    lines: Iterable[tuple[str, str]],
+    pattern: re.Pattern[str],
+    style: _Style,
+    no_names: Container[str] = (),
 ) -> Iterator[_Spoken]:
     """The messages of a transcript; a line that begins with one of `no_names` continues the message before it."""
     message: _Spoken | None = None
@@ -183,13 +222,9 @@ def _messages(
             after_blank = True
         elif _CLOCK.fullmatch(text):
             log.leave_out("line with only a time")
-        elif _NEW_DAY.match(text):
+        elif _NEW_DAY.fullmatch(text):
             is_next_day = True
-        elif (
-            pattern is _IRC
-            or (pattern is _COLUMNS and _STAMPED.match(text))
-            or (pattern is _BRACKETS and _KAKAO_NOTICE.fullmatch(text.strip()))
-        ):
+        elif style.notice.fullmatch(text) or notice_kind(text, *style.programs) == "notice":
             log.leave_out("notice")
         elif _RULE.fullmatch(text):
             after_rule = True
@@ -215,23 +250,35 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
     """
     if spoken.time is None:
         return before
-    if re.match(r"\d[\d./-]{4}", spoken.time):
+    if not re.fullmatch(CLOCK, spoken.time):
         return dates.seconds(spoken.time)
     midnight = before // DAY * DAY + DAY * spoken.is_next_day
     time = midnight + dates.seconds(f"1970-01-01 {spoken.time}")
     return time if spoken.is_next_day or time >= before - DISORDER else time + DAY
 
 
-# (Name, pattern, the share of the lines from which it is recognized), the first that fits
-_STYLES = (
-    ("IRC", _IRC, 0.2),
-    ("KakaoTalk", _BRACKETS, 0.2),
-    ("transcript", _SAID, 0.5),
-    ("transcript in columns", _COLUMNS, 0.2),
-    ("transcript, names above texts", _ABOVE, 0.2),
-    ("transcript, names and times above texts", _ABOVE_FIRST, 0.2),
+def _read_kakaotalk(log: ChatLog) -> Items:
+    """The messages of the table that KakaoTalk writes on a Mac."""
+    for location, item in read_table(log):
+        if isinstance(item, Message) and (kind := notice_kind(item.text, "KakaoTalk")):
+            log.leave_out(kind)
+        else:
+            yield location, item
+
+
+_KAKAOTALK = ["Date", "User", "Message"]
+_ABOVE_PROGRAMS = ("Zoom", "Discord", "Teams", "Telegram")
+_STYLES = (  # the first that fits
+    _Style("IRC", _IRC, notice=re.compile(".*")),
+    _Style("KakaoTalk", _BRACKETS, programs=("KakaoTalk",)),
+    _Style("KakaoTalk", _PHONE, programs=("KakaoTalk",), notice=re.compile(rf"{DATE_AND_CLOCK}[,:] .*")),
+    _Style("transcript", _SAID, 0.5, ("Zoom", "Telegram")),
+    _Style("transcript in columns", _COLUMNS, programs=("LINE",), notice=re.compile(rf"{_TIME}\t.*")),
+    _Style("LINE", None, programs=("LINE", "LINE for the desktop"), notice=re.compile(rf"{_TIME} .*")),
+    _Style("transcript, names above texts", _ABOVE, 0.1, programs=_ABOVE_PROGRAMS, is_above=True),
+    _Style("transcript, names and times above texts", _ABOVE_FIRST, 0.1, programs=_ABOVE_PROGRAMS, is_above=True),
 )
-FORMATS = tuple(
-    Format(name, partial(_read, pattern=pattern), partial(_matches, pattern=pattern, share=share))
-    for name, pattern, share in _STYLES
+FORMATS = (
+    *(Format(style.name, partial(_read, style=style), partial(_matches, style=style)) for style in _STYLES),
+    Format("KakaoTalk", _read_kakaotalk, lambda sample: sample.records.columns == _KAKAOTALK, fields=(*_KAKAOTALK,)),
 )

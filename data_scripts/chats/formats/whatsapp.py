@@ -9,23 +9,26 @@ expression in angle brackets, and the phrases of `notices`.
 import re
 from collections.abc import Iterator
 
-from data_scripts.boilerplate.notices import MARKS, is_forwarded, notice_kind, without_marks
+from data_scripts.boilerplate.notices import MARKS, notice_kind, without_added, without_media
 from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from modeling_convsim.files.texts import BrokenLineError
 
+PROGRAMS = ("WhatsApp", "Signal")  # whose texts have the same form
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
 _HEADER = re.compile(
     rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|"
-    r"(?P<android>\d.{8,38}?)(?:\s[-–]|(?:(?<=:\d\d:\d\d)|(?<=\d [ap]m)):))\s(?P<rest>.*)",
+    r"(?P<android>\d.{8,38}?)(?:\s[-–]|(?:(?<=:\d\d:\d\d)|(?<=\d [ap]m)):))\s?(?P<rest>.*)",
     re.S | re.I,
 )
 # A name may have a nickname in quotation marks; a colon within them is in the text of a notice, such as a new subject.
-_SENDER = re.compile(r"((?:[^:\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?:\s(.*))?$", re.S)
-_ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system
-_ADDED = re.compile(r"\s?\u200e<[^<>]*>\s*$")  # an attachment after its caption
+_SENDER = re.compile(
+    r"(?P<name>(?:[^:\n\"“„«]|\"[^:\"]*\"|“[^:”]*”|„[^:“”]*[“”]|«[^:»]*»){1,100}):(?P<space>\s|$)?(?P<text>.*)", re.S
+)
+# A colon without a space after it is in a notice if five words or more are before it, or in a time, link or emoticon.
+_NO_SENDER = re.compile(r"(?:[^\s:]+\s+){4}[^\s:]|[^:]*(?:(?<!\d)\d{1,2}:\d\d(?!\d)|:(?://|[()DPp|*](?!\S)))")
 
 
 def _matches(sample: Sample) -> bool:
@@ -73,23 +76,20 @@ def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str],
     except (ValueError, OverflowError) as error:
         raise BrokenLineError("wrong time", str(error)) from error
     parts = _SENDER.match(content)
-    if not parts:
+    if not parts or (parts["space"] is None and _NO_SENDER.match(content)):
         raise LeftOutError("notice")
-    text = _written(parts[2] or "")
-    sender = parts[1].strip(MARKS + "~\u202f\xa0 ")
+    text = _written(parts["text"])
+    sender = parts["name"].strip(MARKS + "~\u202f\xa0 ")
     return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
 
 
 def _written(text: str) -> str:
     """What the sender wrote; raises LeftOutError if it is WhatsApp's or somebody else's."""
-    text = _ADDED.sub("", without_marks(text))
-    text = _ATTACHED.sub("", text, count=1) if _ATTACHED.match(text) else text
-    if text.startswith("\u200e") or not text.strip(MARKS + " \n") or text == "null":
+    text = without_media(without_added(text, *PROGRAMS))
+    if text.startswith("\u200e") or not text.strip(MARKS + " \n"):
         raise LeftOutError("notice or media")
     text = text.strip(MARKS + " \n")
-    if is_forwarded(text):
-        raise LeftOutError("forwarded")
-    if kind := notice_kind(text):
+    if kind := notice_kind(text, *PROGRAMS):
         raise LeftOutError(kind)
     return text
 

@@ -95,6 +95,8 @@ def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
         ("2026. 03. 13. 18:05 - ", at(18, 5)),
         ("13.3.2026 klo 18.05 - ", at(18, 5)),
         ("\u200e[2026/3/13 上午12:05:09] ", at(0, 5, 9)),
+        ("[13/3/2569 24:05:09]", at(0, 5, 9)),
+        ("13/3/2569 BE, 18:05 น. - ", at(18, 5)),
         ("\u200f١٣\u200f/٣\u200f/٢٠٢٦، ٦:٠٥ م - ", at(18, 5)),
     ],
 )
@@ -150,6 +152,13 @@ def test_what_whatsapp_wrote_is_told_from_what_was_said(tmp_path, text, expected
     [
         ('Ben "Benny" Fox: Yes: until eight.', ('Ben "Benny" Fox', "Yes: until eight.")),
         ("„Ben“ Fox: Hi", ("„Ben“ Fox", "Hi")),
+        ("Ben:Yes, until eight.", ("Ben", "Yes, until eight.")),
+        ("Ben:8:30", ("Ben", "8:30")),
+        ("+49 151 1234567:8 is late", ("+49 151 1234567", "8 is late")),
+        ("Ben:https://a.example", ("Ben", "https://a.example")),
+        ("Ben changed the time to 8:30", None),
+        ("Ben changed it to https://a.example", None),
+        ("Ben created the group Party :)", None),
         ('Ann changed the subject to "A: B"', None),
         ("Ann hat den Betreff von „A: B“ zu „C: D“ geändert", None),
     ],
@@ -242,3 +251,22 @@ def test_an_export_of_a_browser_begins_with_a_notice(tmp_path):
     items, log = read(write(tmp_path / "c.txt", "\n".join(lines)))
     assert [(item.speaker, item.text) for item in items] == [("You", "Hi")]
     assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message": 1}
+
+
+def test_what_an_export_of_signal_adds_to_texts_is_left_out(tmp_path):
+    text = """\
+[2026-03-13 18:05:09] Ann: > Is it open?
+[2026-03-13 18:06:09] Me: \n
+> > Is it open?
+> Is it?
+
+Yes.  \n(- Ann: 👍, Cid: ❤ -)
+[2026-03-13 18:07:09] Ann: ![a.jpg](./media/a.jpg)
+[2026-03-13 18:07:10] Me: (This message was deleted)
+[2026-03-13 18:08:09] Me: Outgoing video call (3s)
+[2026-03-13 18:09:09] Ann: See [this](./a)
+(- or not -)
+"""
+    items, log = read(write(tmp_path / "c.txt", text))
+    assert [item.text for item in items] == ["> Is it open?", "Yes.", "See [this](./a)\n(- or not -)"]
+    assert log.left_out == {"notice or media": 1, "deleted": 1, "call": 1}
