@@ -5,6 +5,7 @@ The column `text` has the distinct texts of a dataset; a pair refers to them by 
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from datasets import Dataset
@@ -126,21 +127,6 @@ def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]
 
 
 @dataclass(frozen=True)
-class OrderedSentences:
-    """Sentences with their positions; neighbors are adjacent sentences of the same document.
-
-    Attributes:
-        texts: the sentences, column `text`.
-        documents: (sentences,) the document of each.
-        positions: (sentences,) the position of each in its document.
-    """
-
-    texts: Dataset
-    documents: np.ndarray
-    positions: np.ndarray
-
-
-@dataclass(frozen=True)
 class Neighbors:
     """Sentences that have a neighbor, as indices in a column of sentences.
 
@@ -150,7 +136,6 @@ class Neighbors:
         after: (examples,) the sentence after each, or -1.
         others: (candidates,) the sentences from which negatives are sampled.
         keys: (sentences of the column,) equal for equal texts.
-        observed: sorted `_pair_codes` of the texts that occur more than once and each neighbor of any occurrence.
     """
 
     sentences: np.ndarray
@@ -158,21 +143,18 @@ class Neighbors:
     after: np.ndarray
     others: np.ndarray
     keys: np.ndarray
-    observed: np.ndarray
 
     def __len__(self) -> int:
         return len(self.sentences)
 
-    @classmethod
-    def of(
-        cls, sentences: np.ndarray, before: np.ndarray, after: np.ndarray, others: np.ndarray, keys: np.ndarray
-    ) -> "Neighbors":
-        """Find what was observed next to each text; the arguments are the attributes."""
-        _, numbers, counts = np.unique(keys[sentences], return_inverse=True, return_counts=True)
+    @cached_property
+    def observed(self) -> np.ndarray:
+        """Sorted `_pair_codes` of the texts that occur more than once and each neighbor of any occurrence."""
+        _, numbers, counts = np.unique(self.keys[self.sentences], return_inverse=True, return_counts=True)
         repeats = counts[numbers] > 1
-        sides = [(repeats & (side != NONE), side) for side in (before, after)]
-        codes = [_pair_codes(keys[sentences[rows]], keys[side[rows]]) for rows, side in sides]
-        return cls(sentences, before, after, others, keys, np.unique(np.concatenate(codes)))
+        sides = [(repeats & (side != NONE), side) for side in (self.before, self.after)]
+        codes = [_pair_codes(self.keys[self.sentences[rows]], self.keys[side[rows]]) for rows, side in sides]
+        return np.unique(np.concatenate(codes))
 
     def can_be_negatives(self, rows: np.ndarray, sampled: np.ndarray) -> np.ndarray:
         """Whether sampled sentences, (rows, n), are negatives for the examples `rows`: (rows, n).
@@ -194,8 +176,12 @@ def _pair_codes(sentences: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
     return sentences.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + neighbors.astype(np.uint64)
 
 
-def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
+def order_sentences(rows: Dataset, name: str) -> tuple[Dataset, np.ndarray, np.ndarray]:
     """Order the sentences of books (`book`, `position`, `sentence`), or of pairs, which are documents of two sentences.
+
+    Returns:
+        The sentences, column `text`; the document of each (sentences,); and its position in the document (sentences,).
+        Neighbors are adjacent sentences of the same document.
 
     Raises:
         InputError: the dataset has neither kind of columns; the message begins with `name`.
@@ -205,18 +191,19 @@ def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
         order = rows.select_columns(["book", "position"]).with_format("arrow")[:]
         documents = np.asarray(order["book"].combine_chunks().dictionary_encode().indices)
         texts = rows.select_columns(["sentence"]).rename_column("sentence", "text")
-        return OrderedSentences(texts, documents, order["position"].to_numpy())
+        return texts, documents, order["position"].to_numpy()
     if columns.issuperset(PAIRED):
         texts = Dataset.from_dict({"text": [text for side in PAIRED for text in rows[side][:]]})
-        documents, positions = np.tile(np.arange(len(rows)), 2), np.repeat([0, 1], len(rows))
-        return OrderedSentences(texts, documents, positions)
+        return texts, np.tile(np.arange(len(rows)), 2), np.repeat([0, 1], len(rows))
     raise InputError(
         f"{name}: expected sentences in order (columns {', '.join(ORDERED)}, as `python -m data_scripts books` writes "
         f"them) or pairs ({', '.join(PAIRED)}), found {', '.join(rows.column_names)}"
     )
 
 
-def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_id: int, name: str) -> Neighbors:
+def find_neighbors(
+    documents: np.ndarray, positions: np.ndarray, column: TokenColumn, unk_token_id: int, name: str
+) -> Neighbors:
     """Return the examples of the task; a sentence without a known word is not an example, a neighbor or a negative.
 
     Raises:
@@ -224,8 +211,8 @@ def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_i
     """
     counts = np.concatenate([[0], np.cumsum(column.ids != unk_token_id)])
     known = counts[column.offsets[1:]] > counts[column.offsets[:-1]]
-    order = np.lexsort((sentences.positions, sentences.documents))
-    documents, positions = sentences.documents[order], sentences.positions[order]
+    order = np.lexsort((positions, documents))
+    documents, positions = documents[order], positions[order]
     follows = (documents[1:] == documents[:-1]) & (positions[1:] == positions[:-1] + 1)
     follows &= known[order[1:]] & known[order[:-1]]
     before, after = np.full(len(order), NONE), np.full(len(order), NONE)
@@ -238,4 +225,4 @@ def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_i
         "%s: %d of %d sentences have a neighbor; %d sentences without a known word are not used",
         name, len(chosen), len(known), (~known).sum(),
     )  # fmt: skip
-    return Neighbors.of(chosen, before[chosen], after[chosen], np.flatnonzero(known), column.keys)
+    return Neighbors(chosen, before[chosen], after[chosen], np.flatnonzero(known), column.keys)

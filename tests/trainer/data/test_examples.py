@@ -128,10 +128,11 @@ def test_neighbors_of_books_with_gaps_against_a_loop():
             rows.append({"book": book, "position": int(position), "sentence": f"{book} {position}"})
             texts.append(words[generator.integers(3)])
     order = generator.permutation(len(rows))[: len(rows) * 9 // 10]
-    sentences = order_sentences(Dataset.from_list(rows).select(order), "books")  # a selection, as of `remove_leaked`
+    selected = Dataset.from_list(rows).select(order)  # as of `remove_leaked`
+    sentences, *places = order_sentences(selected, "books")
     rows, texts = [rows[row] for row in order], [texts[row] for row in order]
-    assert sentences.texts["text"][:] == [row["sentence"] for row in rows]
-    neighbors = find_neighbors(sentences, tokens(texts), UNKNOWN, "books")
+    assert sentences["text"][:] == [row["sentence"] for row in rows]
+    neighbors = find_neighbors(*places, tokens(texts), UNKNOWN, "books")
     known = {(row["book"], row["position"]): index for index, row in enumerate(rows) if set(texts[index]) - {UNKNOWN}}
     expected = []
     for index, row in enumerate(rows):
@@ -147,9 +148,9 @@ def test_neighbors_of_books_with_gaps_against_a_loop():
 
 def test_a_pair_is_a_document_of_two_sentences():
     pairs = Dataset.from_list([{"input": f"i{n}", "response": f"r{n}", "thread": "t"} for n in range(4)])
-    sentences = order_sentences(pairs, "pairs")
-    assert sentences.texts["text"][:] == ["i0", "i1", "i2", "i3", "r0", "r1", "r2", "r3"]
-    neighbors = find_neighbors(sentences, tokens([[5], [5], [UNKNOWN], [6], [7], [8], [9], []]), UNKNOWN, "pairs")
+    sentences, *places = order_sentences(pairs, "pairs")
+    assert sentences["text"][:] == ["i0", "i1", "i2", "i3", "r0", "r1", "r2", "r3"]
+    neighbors = find_neighbors(*places, tokens([[5], [5], [UNKNOWN], [6], [7], [8], [9], []]), UNKNOWN, "pairs")
     # The third input is unknown, and the last response is empty.
     assert list(zip(neighbors.sentences, neighbors.before, neighbors.after, strict=True)) == [
         (0, NONE, 4), (1, NONE, 5), (4, 0, NONE), (5, 1, NONE),
@@ -162,4 +163,4 @@ def test_rows_that_have_no_order_or_no_neighbors_are_refused():
         order_sentences(Dataset.from_list([{"book": "a", "sentence": "x"}]), "documents/x")
     apart = Dataset.from_list([{"book": "a", "position": position, "sentence": "x"} for position in (0, 2)])
     with pytest.raises(InputError, match=r"^documents/x: no sentence has a neighbor with a known word$"):
-        find_neighbors(order_sentences(apart, "documents/x"), tokens([[5], [6]]), UNKNOWN, "documents/x")
+        find_neighbors(*order_sentences(apart, "documents/x")[1:], tokens([[5], [6]]), UNKNOWN, "documents/x")

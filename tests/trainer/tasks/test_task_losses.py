@@ -207,7 +207,7 @@ def test_candidates_are_both_neighbors_and_random_sentences_that_were_never_next
     texts = ["a", "b", "c", "a", "b", "d", "e", "c"]
     rows = np.arange(len(texts))
     column = letters_column(texts)
-    order = Neighbors.of(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3), column.keys)
+    order = Neighbors(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3), column.keys)
     torch.manual_seed(0)
     task = NeighboringSentences(Settings(negatives=60), column, order)
     batch = task.batch(rows)

@@ -68,7 +68,7 @@ def neighbors(keys: np.ndarray) -> Neighbors:
     before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
     after = np.array([-1, 2, -1, *range(4, 10), -1, *range(11, 23), -1])
     rows = np.flatnonzero((before >= 0) | (after >= 0))
-    return Neighbors.of(rows, before[rows], after[rows], np.arange(ROWS - 1), keys)
+    return Neighbors(rows, before[rows], after[rows], np.arange(ROWS - 1), keys)
 
 
 def teacher_vectors() -> np.ndarray:
