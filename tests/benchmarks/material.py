@@ -146,7 +146,7 @@ def _write_synthetic_pairs(file: Path, count: int) -> None:
 
 def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
     """Train a tokenizer of the most frequent words; synthetic words fill the vocabulary if the texts have too few."""
-    tokenizer = train_tokenizer(texts, "word", words, min_count=1, max_length=MAX_TOKENS)
+    tokenizer = train_tokenizer(texts, "word", words, min_count=1)
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary = backend["model"]["vocab"]
     for index in range(len(vocabulary), words):

@@ -35,7 +35,7 @@ class Texts:
 
 
 def train_tokenizer(
-    texts: Texts | Sequence[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
+    texts: Texts | Sequence[str], kind: Kind, vocab_size: int, min_count: int = 2
 ) -> PreTrainedTokenizerFast:
     """Train a lowercasing (NFKC) tokenizer that splits off punctuation and adds no special token to a text.
 
@@ -48,7 +48,6 @@ def train_tokenizer(
         kind: "word", "bare_word" or "wordpiece".
         vocab_size: the number of ids, including `[PAD]` (0) and `[UNK]` (1); fewer if the texts have fewer words.
         min_count: a word (or a merge of two subwords) that is less frequent gets no id.
-        max_length: the number of tokens to which a text is truncated, if truncation is enabled (`model_max_length`).
 
     Raises:
         InputError: a text is not a string, or no word occurs `min_count` times.
@@ -65,7 +64,6 @@ def train_tokenizer(
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
-        model_max_length=max_length,
         padding_side="right",
         truncation_side="right",
         # With token types, `AutoModelForSequenceClassification` tells the two sentences of a pair apart.

@@ -78,7 +78,7 @@ def build_folder(
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         share_weights(new)
-        verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer), sts_matrix)
+        verify_folder(new, embed_all_sides(model, tokenizer), sts_matrix)
     return folder
 
 
@@ -187,17 +187,11 @@ def embed_all_sides(
         )
 
 
-def verify_folder(
-    folder: Path,
-    texts: Sequence[str] = CHECK_TEXTS,
-    expected: Vectors | None = None,
-    sts_matrix: np.ndarray | None = None,
-) -> None:
-    """Load a model folder with transformers and with sentence-transformers, and compare the vectors of some texts.
+def verify_folder(folder: Path, expected: Vectors | None = None, sts_matrix: np.ndarray | None = None) -> None:
+    """Load a model folder with transformers and with sentence-transformers, and compare the vectors of `CHECK_TEXTS`.
 
     Args:
         folder: a model folder.
-        texts: the texts to encode.
         expected: the vectors of the model in memory; by default those of the folder's multitask model.
         sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
 
@@ -205,7 +199,7 @@ def verify_folder(
         InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm (a
             tuned one by as much more as the matrix amplifies differences).
     """
-    for reader, vectors, correct, tolerance in _read_in_every_way(folder, list(texts), expected, sts_matrix):
+    for reader, vectors, correct, tolerance in _read_in_every_way(folder, expected, sts_matrix):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.
         if not difference <= tolerance * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
@@ -216,7 +210,7 @@ def verify_folder(
 
 
 def _read_in_every_way(
-    folder: Path, texts: list[str], expected: Vectors | None, sts_matrix: np.ndarray | None
+    folder: Path, expected: Vectors | None, sts_matrix: np.ndarray | None
 ) -> Iterator[tuple[str, np.ndarray, np.ndarray, float]]:
     """The name of each reader, its vectors, those that it should give, and the tolerance."""
     sts_matrix = read_matrix(folder) if sts_matrix is None else sts_matrix
@@ -228,15 +222,15 @@ def _read_in_every_way(
         sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust)
     except Exception as error:
         raise InputError(f"{folder} cannot be published because it does not load: {error}") from error
-    loaded = embed_all_sides(multitask, tokenizer, texts)
+    loaded = embed_all_sides(multitask, tokenizer)
     expected = expected or loaded
     methods = ("encode", "encode_query", "encode_document")
     for field, method, correct in zip(Vectors._fields, methods, expected, strict=True):
         yield f"AutoModelForPreTraining, {field}", getattr(loaded, field), correct, TOLERANCE
-        vectors = getattr(sentence_transformer, method)(texts, show_progress_bar=False)
+        vectors = getattr(sentence_transformer, method)(list(CHECK_TEXTS), show_progress_bar=False)
         yield f"SentenceTransformer.{method}", vectors, correct, TOLERANCE
     if sts_matrix is not None:
-        tuned = sentence_transformer.encode(texts, task=ROUTE, show_progress_bar=False)
+        tuned = sentence_transformer.encode(list(CHECK_TEXTS), task=ROUTE, show_progress_bar=False)
         products = expected.inputs @ sts_matrix.T
         # The largest factor by which the matrix can enlarge the relative error of a vector: |W| |u| / |W u|.
         norms, norms_of_products = (np.linalg.norm(each, axis=1) for each in (expected.inputs, products))

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_averaging import AveragingModel
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import cosine
@@ -300,22 +299,16 @@ def write_word_norms(page: Page, measurements: Measurements, systems: Sequence[S
 
 
 def _measure_norms(encoder: Any) -> dict[str, Any]:
-    """The words with the `smallest` and the `largest` norms, and the share of `stop_words` among all compared words."""
-    words, vectors = word_vectors(encoder)
-    common = [index for index, word in enumerate(words) if word.isalpha()][:COMMON_WORDS]
-    order = np.argsort(np.linalg.norm(vectors[common], axis=1), kind="stable")
-    by_norm = [words[common[index]] for index in order]
-    stop_words = sum(word in ENGLISH_STOP_WORDS for word in by_norm) / len(by_norm)
-    return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:], "stop_words": stop_words}
+    """The words with the `smallest` and the `largest` norms, and the share of `stop_words` among all compared words.
 
-
-def word_vectors(encoder: Encoder) -> tuple[list[str], np.ndarray]:
-    """An encoder's words in the order of their ids, most frequent first, and their vectors (words, dimensions).
-
-    Special tokens and words without a vector are left out.
+    Words have ids in the order of their frequency. Special tokens and words without a vector are left out.
     """
-    matrix = cast(AveragingModel, encoder.model).encoder_weight("embed_tokens")
+    matrix = cast(AveragingModel, encoder.model).encoder_weight("embed_tokens")  # (words, dimensions)
     words = {index: word for word, index in encoder.tokenizer.vocabulary.items()}
     special = encoder.tokenizer.special_ids
     ids = [index for index in range(len(matrix)) if index not in special and matrix[index].any()]
-    return [words[index] for index in ids], matrix[ids]
+    common = [index for index in ids if words[index].isalpha()][:COMMON_WORDS]
+    order = np.argsort(np.linalg.norm(matrix[common], axis=1), kind="stable")
+    by_norm = [words[common[index]] for index in order]
+    stop_words = sum(word in ENGLISH_STOP_WORDS for word in by_norm) / len(by_norm)
+    return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:], "stop_words": stop_words}

@@ -13,7 +13,7 @@ import sys
 import time
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
-from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.folders import new_folder
 from trainer.data.datasets import load_run_data, training_text_columns
@@ -30,6 +29,7 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.word_vectors import fit
 from trainer.evaluation.results import write_results
 from trainer.settings import FIELDS, Settings
+from trainer.training.model import load_pretrained
 
 METHODS = {"skip_gram": 1, "cbow": 0}  # gensim's option sg
 SETTINGS = {"window": 5, "hs": 0, "negative": 5, "sample": 1e-5, "workers": 1}  # one thread: a seed gives one result
@@ -74,11 +74,7 @@ def train(args: Namespace) -> int:
     started = time.monotonic()
     with new_folder(args.output_dir, overwrite=False, kind="run") as (folder, _):
         data = load_run_data(Settings(**{name: value for name, value in vars(args).items() if name in FIELDS}))
-        try:
-            source = args.tokenizer
-            tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(source, trust_remote_code=False))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{source}: no tokenizer can be loaded: {str(error).splitlines()[0]}") from None
+        tokenizer: PreTrainedTokenizerFast = load_pretrained(AutoTokenizer, args.tokenizer, "--tokenizer")
         limit = min(tokenizer.model_max_length, MAX_WORDS)
         texts = [
             column

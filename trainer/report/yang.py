@@ -43,7 +43,7 @@ def _is_sentence_encoder(system: System) -> bool:
     return system.role not in (WORDS, NEIGHBORS)
 
 
-def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]] = list) -> list[list[Cell]]:
+def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]]) -> list[list[Cell]]:
     return [[f"{PAPER} {name}", "", *format_values(values)] for name, values in table["rows"].items()]
 
 
@@ -138,9 +138,7 @@ def _cqa(page: Page, measurements: Measurements, published: Any) -> None:
         "MAP on SemEval CQA, subtask B. The published MAP of the search engine's order is 41.85 on test 2017 and 71.35 "
         "on dev of 2016, which checks the scorer."
     )
-    rows: list[list[Cell]] = [
-        [f"{PAPER} {name}", "", "", values[0] / 100] for name, values in published["rows"].items()
-    ]
+    rows = _published_rows(published, lambda values: ["", values[0] / 100])
     scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in measurements.systems]
     scored.append((LABELS["bm25"], "", measurements.baseline_scores("bm25", "cqa")))
     scored.append(("search engine's order", "", _score_search_engine(measurements.data["cqa"])))

@@ -79,7 +79,8 @@ def test_retraining_gives_the_same_tokenizer_for_any_order_of_the_texts(kind: st
 
 
 def test_a_saved_folder_loads_with_auto_tokenizer(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(TEXTS, "wordpiece", vocab_size=100, min_count=1, max_length=7)
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", vocab_size=100, min_count=1)
+    tokenizer.model_max_length = 7
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert (loaded.pad_token_id, loaded.unk_token_id, loaded.model_max_length) == (0, 1, 7)

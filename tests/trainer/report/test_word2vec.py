@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_bytes(options, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--tokenizer", "./nowhere"], "./nowhere: no tokenizer can be loaded"),
+        (["--tokenizer", "./nowhere"], "--tokenizer: ./nowhere cannot be loaded: "),
         (["--min_count", "10000"], "no word of the texts occurs 10000 times or more"),
         (["--documents", "/no/folder"], "/no/folder: no such folder"),
     ],
