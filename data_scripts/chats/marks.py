@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from data_scripts.chats.column_roles import is_named, look_up, plain_name
 from modeling_convsim.files.records import Record
@@ -11,14 +12,7 @@ from modeling_convsim.files.records import Record
 BOT, NOTE = "bot", "internal note"
 _TRUE, _FALSE = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no", "f", "n"}
 _MISSING = {"none", "nan", ""}
-_NOTE_FLAGS = {
-    "private": True,
-    "is private": True,
-    "internal": True,
-    "is internal": True,
-    "public": False,
-    "is public": False,
-}
+_NOTE_FLAGS, _PUBLIC_FLAGS = "private; is private; internal; is internal", "public; is public"
 _NOTE_KINDS = {"note", "internal note", "private note"}
 _BOT_FLAG = re.compile(r"(?:\w+ )?(?:chat)?bot|(?:is )?automated")
 _KINDS = (
@@ -62,11 +56,6 @@ class Marks:
         return None
 
 
-def is_mark(name: str) -> bool:
-    """Whether a column may say which messages are left out."""
-    return _rule(name) is not None
-
-
 def find_marks(columns: Sequence[str], rows: Sequence[Record], names: dict[str, str]) -> Marks:
     """What says which messages are left out.
 
@@ -78,7 +67,7 @@ def find_marks(columns: Sequence[str], rows: Sequence[Record], names: dict[str, 
         names: role -> column.
     """
     texts = {names.get(role) for role in ("text", "input", "response")}
-    rules = {name: rule for name in columns if name not in texts and (rule := _rule(name))}
+    rules = {name: rule for name in columns if name not in texts and (rule := rule_of(name))}
     rules = {name: rule for name, rule in rules.items() if any(not Marks({name: rule}).reason(row) for row in rows)}
     found = Marks(rules)
     reasons = [found.reason(row) for row in rows]
@@ -96,24 +85,26 @@ def find_verdicts(columns: Sequence[str], rows: Sequence[Record], names: dict[st
 
     A column `label` may say something else if it is never 1. The arguments are those of `find_marks`.
     """
-    found = {}
+    found: dict[str, Rule] = {}
     for name in columns:
         values = {str(look_up(row, name)).strip().lower() for row in rows} - _MISSING
         is_verdict = is_named(name, _VERDICTS) or (is_named(name, "label") and values & _TRUE)
         if is_verdict and values <= _TRUE | _FALSE and name not in names.values():
-            found[name] = _verdict(name)
+            found[name] = partial(_verdict, f"wrong answer ({name})")
     return Marks(found)
 
 
-def _verdict(name: str) -> Rule:
-    return lambda value: f"wrong answer ({name})" if value in _FALSE else None
+def _verdict(kind: str, value: str) -> str | None:
+    return kind if value in _FALSE else None
 
 
-def _rule(name: str) -> Rule | None:
+def rule_of(name: str) -> Rule | None:
+    """What a column says of messages that are left out; None if it is not named like one that does."""
     field = plain_name(name.rpartition(".")[2])
-    flag = _NOTE_FLAGS.get(plain_name(name))
-    if flag is not None:
-        return lambda value: NOTE if (value in _TRUE) == flag else None
+    if is_named(name, _NOTE_FLAGS):
+        return lambda value: NOTE if value in _TRUE else None
+    if is_named(name, _PUBLIC_FLAGS):
+        return lambda value: None if value in _TRUE else NOTE
     if _BOT_FLAG.fullmatch(field):
         return lambda value: BOT if value in _TRUE else None
     if field == "bot id":

@@ -18,7 +18,7 @@ from data_scripts.chats.column_roles import (
     plain_name,
     shape_of,
 )
-from data_scripts.chats.marks import is_mark
+from data_scripts.chats.marks import rule_of
 from data_scripts.chats.messages import ChatLog, name_of_content
 from data_scripts.chats.tables import default_columns, has_columns
 from modeling_convsim.files.records import SAMPLE_RECORDS, Record, Records, Rows
@@ -80,7 +80,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
-            marks = [name for name in fields if is_mark(name) and name not in ROLES]
+            marks = [name for name in fields if rule_of(name) and name not in ROLES]
             found.append(Messages(column, roles, marks, _find_opening(rows, marks)))
     return found[0] if len(found) == 1 else None
 

@@ -56,19 +56,13 @@ class Format:
         if self.names:
             head = sample.file.head if sample.form == ".json" else b""
             return _LIST.match(head) is not None and all(f'"{name}"'.encode() in head for name in self.names)
-        return any(
-            record.keys() >= {*self.fields} and self._has_messages(record[self.fields[-1]])
-            for record in sample.records.sample
-        )
-
-    def _has_messages(self, value: Any) -> bool:
-        """Whether the last of `fields` has what `message_fields` demand, if it is a list or an object."""
-        messages = value if isinstance(value, list) else [value] if isinstance(value, dict) else None
-        return (
-            not self.message_fields
-            or messages is None
-            or any(isinstance(each, dict) and each.keys() >= {*self.message_fields} for each in messages)
-        )
+        for record in sample.records.sample:
+            if record.keys() >= {*self.fields}:
+                value, needed = record[self.fields[-1]], {*self.message_fields}
+                listed = value if isinstance(value, list) else [value]
+                if not needed or any(isinstance(each, dict) and each.keys() >= needed for each in listed):
+                    return True
+        return False
 
 
 @cache
@@ -93,7 +87,5 @@ def message_lists(log: ChatLog) -> Iterator[tuple[str, Iterable[Any]]]:
     """The list `messages` of each object in a file, read as it is needed, with its location."""
     records = read_records(log.path, log.text, streamed=[(MESSAGES, frozenset())])
     for location, record in records.rows({MESSAGES}, log.broken):
-        if isinstance(listed := record.get(MESSAGES), Iterable) and not isinstance(listed, str):
-            yield location, listed
-        else:
-            log.broken.add("wrong type", location, "messages should be a list")
+        listed = record.get(MESSAGES)
+        yield location, listed if isinstance(listed, Iterable) else []

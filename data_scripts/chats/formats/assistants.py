@@ -43,13 +43,9 @@ def _read(log: ChatLog, key: str, role_key: str, text_keys: tuple[str, ...]) -> 
             elif text is None:  # an assistant that calls a tool
                 log.leave_out("no content")
             else:
-                thread, speaker = f"{log.name}/{name}", speaker_of_role(role)
+                # The rule against bots is about authors, not about roles such as chatbot.
+                thread, speaker = f"{log.name}/{name}", "assistant" if "bot" in role.lower() else role
                 yield location, Message(f"{name}/{position}", None, thread, speaker, None, text, log.name, None)
-
-
-def speaker_of_role(role: str) -> str:
-    """The speaker of a role: its name, or "assistant" for roles such as "chatbot"."""
-    return "assistant" if "bot" in role.lower() else role  # the rule against bots is about authors, not about roles
 
 
 def content_text(value: Any) -> str | None:

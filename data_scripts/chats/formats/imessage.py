@@ -5,13 +5,14 @@ Indented lines after a text are reactions, and replies that are also at their ow
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import count
 
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 
+_Sent = tuple[str, list[str]]  # the time; the name of the sender, and the lines of the text
 _TIME = re.compile(
     r"(?P<time>[A-Z][a-z]{2} \d{1,2}, \d{4} {1,2}\d{1,2}:\d{2}:\d{2} [AP]M)(?: \((?:Read|Delivered)[^()]*\))?"
     r"(?P<notice> \S.*)?"
@@ -24,21 +25,15 @@ _DELETED = "This message was deleted from the conversation!"  # above its text
 _EDITED = re.compile(r"Edited (?:\d+ [a-z]+(?:, )?)+ later: ")  # below the older version
 
 
-class _Sent(NamedTuple):
-    number: int
-    time: str
-    lines: list[str]  # first the name of the sender
-
-
 def _matches(sample: Sample) -> bool:
     return sample.form == ".txt" and bool(sample.lines) and _TIME.fullmatch(sample.lines[0]) is not None
 
 
 def _read(log: ChatLog) -> Items:
-    dates = Dates()
+    dates, numbers = Dates(), count(1)
 
     def parse(sent: _Sent) -> Message:
-        name, *lines = sent.lines or [""]
+        number, date, (name, *lines) = next(numbers), sent[0], sent[1] or [""]
         if lines[:1] == [_DELETED]:
             raise LeftOutError("deleted")
         edits = [number for number, line in enumerate(lines) if number and _EDITED.match(line)]
@@ -47,15 +42,16 @@ def _read(log: ChatLog) -> Items:
         text = "\n".join(line for line in lines if not _NO_TEXT.fullmatch(line)).strip()
         if not name or not text:
             raise LeftOutError("no text" if name else "no sender")
-        time = dates.seconds(sent.time)
-        return Message(f"message {sent.number}", None, log.name, name, time, text, log.name, log.channel_gap)
+        time = dates.seconds(date)
+        return Message(f"message {number}", None, log.name, name, time, text, log.name, log.channel_gap)
 
     return log.parse_each(_messages(log), parse)
 
 
 def _messages(log: ChatLog) -> Iterator[tuple[str, _Sent]]:
     """The messages with their locations; notices, such as that the chat was named, are counted."""
-    begins, sent, number = "", None, 0
+    begins = ""
+    sent: _Sent | None = None
     for location, line in log.lines():
         match = _TIME.fullmatch(line)
         if match and sent:
@@ -64,12 +60,11 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, _Sent]]:
         if match and match["notice"]:
             log.leave_out("notice")
         elif match:
-            number += 1
-            begins, sent = location, _Sent(number, match["time"], [])
+            begins, sent = location, (match["time"], [])
         elif line.startswith("    "):
             log.leave_out("reaction or repeated reply" if line.strip() else "blank line")
-        elif sent and (sent.lines or line.strip()):
-            sent.lines.append(line.strip())
+        elif sent and (sent[1] or line.strip()):
+            sent[1].append(line.strip())
         elif line.strip():
             log.broken.add("line before the first message", location)
     if sent:

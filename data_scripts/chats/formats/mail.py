@@ -38,11 +38,9 @@ _FORWARD = re.compile(
 def _matches(sample: Sample) -> bool:
     if sample.path.is_dir():  # as Apple Mail exports a mailbox
         return sample.path.suffix == SUFFIX and (sample.path / APPLE_FILE).is_file()
-    return sample.form == SUFFIX or (sample.form == ".txt" and _is_archive(sample.file.head))
-
-
-def _is_archive(head: bytes) -> bool:
-    first, _, rest = head.partition(b"\n")
+    if sample.form != ".txt":
+        return sample.form == SUFFIX
+    first, _, rest = sample.file.head.partition(b"\n")  # of an archive
     return _START.match(first) is not None and _HEADER.match(rest) is not None
 
 

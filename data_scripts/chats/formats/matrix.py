@@ -31,7 +31,7 @@ class _Room:
         self.name, self.gap = name, gap
         self.redacted = {str(each.get("redacts") or _dict(each, "content").get("redacts")) for each in events}
         self.edits: dict[tuple[str, str], Any] = {}  # (event, its sender) -> its last content
-        for event in sorted(events, key=_sent):
+        for event in sorted(events, key=lambda each: str(each.get("origin_server_ts"))):
             if (content := _dict(event, "content")) and _relation(event).get("rel_type") == "m.replace":
                 key = str(_relation(event).get("event_id")), str(event.get("sender"))
                 if str(event.get("event_id")) not in self.redacted:
@@ -70,11 +70,6 @@ def _text(content: Record, is_reply: bool) -> str:
     if not text.strip():
         raise LeftOutError("no text")
     return text
-
-
-def _sent(event: Record) -> float:
-    sent = event.get("origin_server_ts")
-    return sent if isinstance(sent, int | float) else 0
 
 
 def _relation(event: Record) -> Record:

@@ -1,22 +1,11 @@
 """Mattermost's bulk export (JSON lines, `mmctl export create`): posts of channels and direct messages, with replies."""
 
 import math
-from dataclasses import dataclass
 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message
 
 POSTS = ("post", "direct_post")
-
-
-@dataclass
-class _Thread:
-    """Where a message is: its channel, its thread, and the message that it answers."""
-
-    channel: str
-    thread: str
-    parent: str | None
-    gap: float
 
 
 def _read(log: ChatLog) -> Items:
@@ -25,15 +14,14 @@ def _read(log: ChatLog) -> Items:
         kind = log.attempt(location, fields.label, "type")
         post = log.attempt(location, fields.object, kind) if kind in POSTS else None
         if post and (channel := log.attempt(location, _channel, log, post)):
-            thread = _Thread(channel, channel, None, log.channel_gap)
-            if root := log.attempt(location, _message, log, post, thread):
+            thread, parent = channel, None
+            if root := log.attempt(location, _message, log, post, channel):
                 yield location, root
-                thread = _Thread(channel, f"{channel}/{root.id}", root.id, math.inf)
-            thread.gap = math.inf
+                thread, parent = f"{channel}/{root.id}", root.id
             for _, reply in log.objects(location, post.get("replies") or [], "replies"):
-                if message := log.attempt(location, _message, log, Fields(reply), thread):
-                    thread.parent = None  # further replies answer the one before them
-                    yield location, message
+                if message := log.attempt(location, _message, log, Fields(reply), channel):
+                    yield location, message._replace(thread=thread, parent=parent, gap=math.inf)
+                    parent = None  # further replies answer the one before them
 
 
 def _channel(log: ChatLog, post: Fields) -> str:
@@ -42,7 +30,7 @@ def _channel(log: ChatLog, post: Fields) -> str:
     return f"{log.name}/{post.label('team')}/{channel}"
 
 
-def _message(log: ChatLog, fields: Fields, place: _Thread) -> Message:
+def _message(log: ChatLog, fields: Fields, channel: str) -> Message:
     if (kind := fields.label("type")).startswith("system_"):
         raise LeftOutError(kind)
     props = fields.get("props")
@@ -51,8 +39,7 @@ def _message(log: ChatLog, fields: Fields, place: _Thread) -> Message:
     text = fields.written("message")
     user, created = fields.required("user"), fields.required("create_at")
     time = fields.seconds("create_at")  # in milliseconds
-    name = f"{place.channel}/{user}/{created}"
-    return Message(name, place.parent, place.thread, user, time, text, log.name, place.gap)
+    return Message(f"{channel}/{user}/{created}", None, channel, user, time, text, log.name, log.channel_gap)
 
 
 FORMATS = (

@@ -20,6 +20,7 @@ _EDITED = re.compile(
     r"\s*\((?:edited|bearbeitet|modifiée?|editad[oa]|modificato|bewerkt|edytowan[oy]|düzenlendi|изменено)\)$"
 )
 MAX_EDIT = 1000.0  # seconds after it was sent: 15 minutes, and some for the network
+EARLIER = 100  # messages in which an older version is looked for
 ALIKE = 0.5  # an older version has so many of the words of the shorter text, or of the characters
 
 
@@ -45,7 +46,7 @@ class _Chat:
 
     def parse(self, record: Record) -> Message:
         name = f"{self.name}/{next(self.numbers)}"
-        message = Fields({ENCRYPTED.get(name, name): value for name, value in record.items()})
+        message = Fields({ENCRYPTED.get(field, field): value for field, value in record.items()})
         text, speaker = message.label("content"), message.label("sender_name")
         if not self.is_encrypted:
             text, speaker = _decode(text), _decode(speaker)
@@ -64,26 +65,17 @@ def _newest_versions(log: ChatLog, messages: Messages) -> Messages:
     """The messages in their order; those that were edited have the newest text at the time of the oldest."""
     kept: list[tuple[str, Message]] = []
     for location, message in messages:
-        text = _EDITED.sub("", message.text)
-        older = _older_version(kept, message, text) if text != message.text else None
-        if older is None:
-            kept.append((location, message._replace(text=text)))
-        else:
-            kept[older] = location, kept[older][1]._replace(text=text)
+        text, older = _EDITED.sub("", message.text), (0.0, 0)
+        for number in range(max(len(kept) - EARLIER, 0), len(kept)) if text != message.text else ():
+            other = kept[number][1]
+            if other.speaker == message.speaker and (message.time or 0) - (other.time or 0) <= MAX_EDIT:
+                older = max(older, (_likeness(other.text, text), number))
+        if older[0]:
+            kept[older[1]] = location, kept[older[1]][1]._replace(text=text)
             log.leave_out("older version")
+        else:
+            kept.append((location, message._replace(text=text)))
     yield from kept
-
-
-def _older_version(messages: list[tuple[str, Message]], edited: Message, text: str) -> int | None:
-    """The number of the message with the most similar text that its sender wrote shortly before."""
-    found, best = None, 0.0
-    for number in range(len(messages) - 1, -1, -1):
-        other = messages[number][1]
-        if (edited.time or 0) - (other.time or 0) > MAX_EDIT:
-            break
-        if other.speaker == edited.speaker and (likeness := _likeness(other.text, text)) > best:
-            found, best = number, likeness
-    return found
 
 
 def _likeness(one: str, other: str) -> float:

@@ -65,17 +65,12 @@ def _read(log: ChatLog) -> Items:
 
 def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> dict[str, str]:
     """Id -> name of the users or channels in some files."""
-    names = dict[str, str]()
-    for file in files:
-        for location, entry in log.objects(f"{log.path}/{file}", _read_list(root / file, log), "the file"):
-            if named := log.attempt(location, _name, entry):
-                names |= named
-    return names
+    lists = [log.objects(f"{log.path}/{file}", _read_list(root / file, log), "the file") for file in files]
+    return dict(filter(None, (log.attempt(location, _name, entry) for each in lists for location, entry in each)))
 
 
-def _name(entry: Record) -> dict[str, str]:
-    fields = Fields(entry)
-    return {fields.label("id"): fields.label("name")}
+def _name(entry: Record) -> tuple[str, str]:
+    return Fields(entry).label("id"), Fields(entry).label("name")
 
 
 def _read_list(file: Path | zipfile.Path, log: ChatLog) -> Any:

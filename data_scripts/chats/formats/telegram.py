@@ -17,28 +17,22 @@ FIELDS = ("name", "type", "id", "messages")
 ALL_CHATS = "chats.list"
 
 
-def _read_chats(log: ChatLog) -> Items:
-    for location, record in log.records.rows(set(FIELDS), log.broken):
-        yield from _read_chat(log, record, location)
+def _read(log: ChatLog) -> Items:
+    for location, record in log.records.rows({*FIELDS, "chats", ALL_CHATS}, log.broken):
+        for where, chat in log.attempt(location, _chats, location, record) or ():
+            if parsed := log.attempt(where, _parse_chat, chat):
+                thread, messages = parsed
+                yield from log.parse_each(numbered(where, messages), partial(_parse_message, log, thread, set()))
 
 
-def _read_all(log: ChatLog) -> Items:
-    for location, record in log.records.rows({"chats", ALL_CHATS}, log.broken):
-        for number, chat in enumerate(log.attempt(location, _list_of_chats, record) or (), start=1):
-            yield from _read_chat(log, chat, f"{location}: chat {number}")
-
-
-def _list_of_chats(record: Record) -> Iterable[Any]:
+def _chats(location: str, record: Record) -> Iterable[tuple[str, Any]]:
+    """One chat, or all of a user, with their locations."""
+    if not record.keys() & {"chats", ALL_CHATS}:
+        return [(location, record)]
     chats = record.get(ALL_CHATS) or Fields(record).object("chats").get("list")
     if not isinstance(chats, Iterable):
         raise BrokenLineError("wrong type", "chats.list should be a list")
-    return chats
-
-
-def _read_chat(log: ChatLog, chat: Any, location: str) -> Items:
-    if parsed := log.attempt(location, _parse_chat, chat):
-        thread, messages = parsed
-        yield from log.parse_each(numbered(location, messages), partial(_parse_message, log, thread, set()))
+    return ((f"{location}: chat {number}", chat) for number, chat in enumerate(chats, start=1))
 
 
 def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
@@ -88,7 +82,7 @@ def _text(message: Fields) -> str:
 
 
 FORMATS = (
-    Format("Telegram", _read_chats, fields=FIELDS, streamed="messages"),
-    Format("Telegram", _read_all, fields=("about", ALL_CHATS), streamed=ALL_CHATS),
-    Format("Telegram", _read_all, fields=("about", "chats")),
+    Format("Telegram", _read, fields=FIELDS, streamed="messages"),
+    Format("Telegram", _read, fields=("about", ALL_CHATS), streamed=ALL_CHATS),
+    Format("Telegram", _read, fields=("about", "chats")),
 )
