@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
+from data_scripts.boilerplate.notices import notice_kind, without_added
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
@@ -17,12 +18,6 @@ _TIME = re.compile(
     r"(?P<time>[A-Z][a-z]{2} \d{1,2}, \d{4} {1,2}\d{1,2}:\d{2}:\d{2} [AP]M)(?: \((?:Read|Delivered)[^()]*\))?"
     r"(?P<notice> \S.*)?"
 )
-_NO_TEXT = re.compile(
-    r"This message responded to an earlier message\.|Tapbacks:|(?:/|~/).*/Attachments/.*|.*Attachment missing.*|"
-    r".{1,100} unsent this message part .{1,60} after sending!"
-)
-_DELETED = "This message was deleted from the conversation!"  # above its text
-_EDITED = re.compile(r"Edited (?:\d+ [a-z]+(?:, )?)+ later: ")  # below the older version
 
 
 def _matches(sample: Sample) -> bool:
@@ -34,12 +29,9 @@ def _read(log: ChatLog) -> Items:
 
     def parse(sent: _Sent) -> Message:
         number, date, (name, *lines) = next(numbers), sent[0], sent[1] or [""]
-        if lines[:1] == [_DELETED]:
+        if lines and notice_kind(lines[0], "iMessage") == "deleted":  # its text may follow
             raise LeftOutError("deleted")
-        edits = [number for number, line in enumerate(lines) if number and _EDITED.match(line)]
-        if edits:
-            lines = [_EDITED.sub("", lines[edits[-1]], count=1), *lines[edits[-1] + 1 :]]
-        text = "\n".join(line for line in lines if not _NO_TEXT.fullmatch(line)).strip()
+        text = without_added("\n".join(lines), "iMessage").strip()
         if not name or not text:
             raise LeftOutError("no text" if name else "no sender")
         time = dates.seconds(date)

@@ -9,16 +9,13 @@ import re
 from difflib import SequenceMatcher
 from itertools import count
 
-from data_scripts.boilerplate.notices import is_messenger_notice
+from data_scripts.boilerplate.notices import is_messenger_notice, without_added
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, Messages
 from modeling_convsim.files.records import Record
 
 ENCRYPTED = {"senderName": "sender_name", "timestamp": "timestamp_ms", "text": "content", "isUnsent": "is_unsent"}
 NOTICES = ("Call", "Subscribe", "Unsubscribe", "placeholder")  # types of messages
-_EDITED = re.compile(
-    r"\s*\((?:edited|bearbeitet|modifiée?|editad[oa]|modificato|bewerkt|edytowan[oy]|düzenlendi|изменено)\)$"
-)
 MAX_EDIT = 1000.0  # seconds after it was sent: 15 minutes, and some for the network
 EARLIER = 100  # messages in which an older version is looked for
 ALIKE = 0.5  # an older version has so many of the words of the shorter text, or of the characters
@@ -65,7 +62,7 @@ def _newest_versions(log: ChatLog, messages: Messages) -> Messages:
     """The messages in their order; those that were edited have the newest text at the time of the oldest."""
     kept: list[tuple[str, Message]] = []
     for location, message in messages:
-        text, older = _EDITED.sub("", message.text), (0.0, 0)
+        text, older = without_added(message.text, "Messenger"), (0.0, 0)
         for number in range(max(len(kept) - EARLIER, 0), len(kept)) if text != message.text else ():
             other = kept[number][1]
             if other.speaker == message.speaker and (message.time or 0) - (other.time or 0) <= MAX_EDIT:

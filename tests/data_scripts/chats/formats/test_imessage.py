@@ -16,7 +16,10 @@ on Sunday?
 
 Mar 01, 2026  5:30:00 PM
 +15550100
-yes, from ten
+yes, from eight
+Edited 10 seconds later: yes, from nine
+on
+Edited 1 minute, 3 seconds later: yes, from ten
 Tapbacks:
     Loved by Me
 
@@ -30,6 +33,19 @@ great
 This message responded to an earlier message.
 
 Mar 01, 2026 10:31:00 PM You named the conversation Shop
+
+Mar 01, 2026 10:32:00 PM
+Me
+This message was deleted from the conversation!
+Hello
+
+Mar 01, 2026 10:33:00 PM
+Me
+You unsent this message part 1 hour, 49 seconds after sending!
+
+Mar 01, 2026 10:34:00 PM
+Me
+Edited 10 seconds later: is what it said
 
 Mar 02, 2026 12:00:05 AM
 +15550100
@@ -51,41 +67,13 @@ def test_messages_have_their_sender_time_and_text(tmp_path, mark):
         ("Me", start, "is the shop open\non Sunday?"),
         ("+15550100", start + 18, "yes, from ten"),
         ("Me", start + 78, "great"),
+        ("Me", start + 18258, "Edited 10 seconds later: is what it said"),
     ]
     assert {(item.thread, item.parent, item.gap) for item in items} == {("i", None, CHANNEL_GAP)}
     assert log.detected == {"format": "iMessage"}
-    assert log.left_out == {"reaction or repeated reply": 4, "notice": 1, "no text": 1}
+    assert log.left_out == {"reaction or repeated reply": 4, "notice": 1, "deleted": 1, "no text": 2}
     assert not log.broken.counts
     assert read(tmp_path / "chat.txt", CHAT, gap=60)[0][0].gap == 60
-
-
-def test_the_newest_version_of_an_edited_message_is_read_and_deleted_ones_are_not(tmp_path):
-    text = """\
-Mar 01, 2026  5:30:00 PM
-Ben
-Yes, until seven.
-Edited 10 seconds later: Yes, until eight.
-Edited 1 minute, 3 seconds later: Yes, until nine,
-and on Sunday, too.
-
-Mar 01, 2026  5:31:00 PM
-Ben
-This message was deleted from the conversation!
-Hello
-
-Mar 01, 2026  5:32:00 PM
-Ben
-Ben unsent this message part 1 hour, 49 seconds after sending!
-
-Mar 01, 2026  5:34:00 PM
-Me
-Edited 10 seconds later: is what it said.
-"""
-    items, log = read(tmp_path / "chat.txt", text)
-    assert [item.text for item in items] == [
-        "Yes, until nine,\nand on Sunday, too.", "Edited 10 seconds later: is what it said.",
-    ]  # fmt: skip
-    assert log.left_out == {"deleted": 1, "no text": 1}
 
 
 def test_broken_messages_are_counted(tmp_path):
@@ -94,9 +82,10 @@ def test_broken_messages_are_counted(tmp_path):
         + "Mar 41, 2026  5:31:00 PM\nMe\nwhen?\n\nMar 02, 2026  5:31:00 PM\n\nMar 02, 2026  5:32:00 PM\nMe\nwhat?\n"
     )
     items, log = read(tmp_path / "chat.txt", text)
-    assert [item.text for item in items[3:]] == ["what?"] and log.left_out["no sender"] == 1
-    assert log.broken.counts == {"wrong time": 1} and "chat.txt:27: wrong time" in log.broken.examples[0]
+    assert [item.text for item in items[4:]] == ["what?"] and log.left_out["no sender"] == 1
+    assert log.broken.counts == {"wrong time": 1} and "chat.txt:43: wrong time" in log.broken.examples[0]
     (tmp_path / "chat.txt").write_bytes(CHAT.encode().replace(b"from ten", b"from \xff ten"))
     log = ChatLog(tmp_path / "chat.txt", "i", encoding="utf-8")
-    assert [item.text for _, item in read_log(log)] == ["is the shop open\non Sunday?", "great"]
+    texts = [item.text for _, item in read_log(log)]
+    assert texts[:3] == ["is the shop open\non Sunday?", "yes, from nine\non", "great"]
     assert log.broken.counts == {"not UTF-8": 1} and log.left_out["no text"] == 2
