@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
@@ -42,6 +41,44 @@ class ConvSimBilstmConfig(ConvSimConfig):
         self.require_positive("word_embedding_size", "hidden_size")
 
 
+class ConvSimBilstmLayer(nn.Module):
+    """One LSTM per direction. The second one reads reversed sentences, so that neither reads padding before tokens."""
+
+    def __init__(self, size: int, config: ConvSimBilstmConfig) -> None:
+        super().__init__()
+        directions = 2 if config.bidirectional else 1
+        self.directions = nn.ModuleList(nn.LSTM(size, config.hidden_size) for _ in range(directions))
+
+    def forward(self, tokens: Tensor, reversal: Tensor) -> Tensor:
+        """Maps tokens (width, sentences, size) to (width, sentences, directions * hidden_size).
+
+        `reversal` (width, sentences) holds the flat index, of width * sentences, from which each position of the
+        reversed sentences is taken. Padding stays at its position.
+        """
+        forward_lstm, *backward_lstms = self.directions
+        outputs = [_hidden_states(forward_lstm, tokens)]
+        for lstm in backward_lstms:
+            outputs.append(_gather(_hidden_states(lstm, _gather(tokens, reversal)), reversal))
+        return torch.cat(outputs, dim=-1)
+
+
+def _hidden_states(lstm: nn.Module, tokens: Tensor) -> Tensor:
+    """Runs an LSTM over tokens (width, sentences, size): (width, sentences, hidden_size).
+
+    Under autocast on a CPU it runs in float32: oneDNN has a bfloat16 LSTM for some processors only, and raises an error
+    on others.
+    """
+    if tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):
+            return lstm(tokens.float())[0]
+    return lstm(tokens)[0]
+
+
+def _gather(tokens: Tensor, indices: Tensor) -> Tensor:
+    """Selects tokens (…, size) by their flat indices (width, sentences): (width, sentences, size)."""
+    return tokens.flatten(0, -2).index_select(0, indices.flatten()).view(*indices.shape, tokens.shape[-1])
+
+
 class ConvSimBilstmModel(ConvSimEncoder):
     """Word embeddings, an LSTM in both directions, a maximum over tokens, and a linear layer."""
 
@@ -54,7 +91,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
         super().__init__(config)
         size = config.hidden_size * (2 if config.bidirectional else 1)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.word_embedding_size)
-        self.lstm = nn.LSTM(config.word_embedding_size, config.hidden_size, bidirectional=config.bidirectional)
+        self.layers = nn.ModuleList([ConvSimBilstmLayer(config.word_embedding_size, config)])
         self.projection = nn.Linear(size, config.embedding_size)
         self.post_init()
 
@@ -74,7 +111,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the vector of a text without tokens is the linear layer's output for zeros.
 
-        Packed sequences, which it gives the LSTM, break the graph of `torch.compile`.
+        Compiling needs `torch._dynamo.config.allow_rnn`.
         """
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
@@ -86,7 +123,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
             input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
         order = mask.byte().argsort(dim=1, descending=True, stable=True)  # moves tokens before padding, wherever it is
         states, vectors = self._read(input_ids.take_along_dim(order, dim=1), mask.sum(1))
-        states = states.take_along_dim(order.argsort(dim=1).unsqueeze(-1), dim=1)
+        states = states.transpose(0, 1).take_along_dim(order.argsort(dim=1).unsqueeze(-1), dim=1) * mask.unsqueeze(-1)
         return self.build_output(self.projection(vectors), last_hidden_state=states[:, :tokens])
 
     def _read(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,20 +134,17 @@ class ConvSimBilstmModel(ConvSimEncoder):
             lengths: Number of tokens of each sentence (sentences,), at most `width`.
 
         Returns:
-            Token vectors (sentences, width, directions * hidden_size), zero at padding, and sentence vectors
+            Token vectors (width, sentences, directions * hidden_size), undefined at padding, and sentence vectors
             (sentences, directions * hidden_size), zero for sentences without tokens.
         """
-        if not len(ids):  # which cannot be packed
-            empty = self.projection.weight.new_zeros(0, ids.shape[1], self.projection.in_features)
-            return empty, empty.sum(1)
-        words = self.embed_tokens(ids)  # (sentences, width, word_embedding_size)
-        packed = pack_padded_sequence(words, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
-        # In float32 on a CPU: oneDNN has a bfloat16 LSTM for some processors only, and raises an error on others.
-        with torch.autocast("cpu", enabled=False):
-            states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=ids.shape[1])
-        padding = (torch.arange(ids.shape[1], device=ids.device) >= lengths.unsqueeze(1)).unsqueeze(-1)
-        vectors = states.masked_fill(padding, float("-inf")).amax(1).masked_fill(padding[:, 0], 0.0)
-        return states.masked_fill(padding, 0.0), vectors
+        states = self.embed_tokens(ids).transpose(0, 1)  # (width, sentences, word_embedding_size)
+        steps = torch.arange(len(states), device=ids.device).unsqueeze(1)  # (width, 1)
+        sentences = torch.arange(len(lengths), device=ids.device)
+        mask = steps < lengths  # (width, sentences)
+        reversal = torch.where(mask, lengths - 1 - steps, steps) * len(lengths) + sentences
+        states = self.layers[0](states, reversal)
+        padding = ~mask.unsqueeze(-1)  # (width, sentences, 1)
+        return states, states.masked_fill(padding, float("-inf")).amax(0).masked_fill(padding[0], 0.0)
 
 
 class ConvSimBilstmForSequenceClassification(ConvSimForSequenceClassification):
