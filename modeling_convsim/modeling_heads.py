@@ -220,12 +220,12 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
                 queries = pooled if output.query_embeds is None else output.query_embeds
                 scores = queries @ scale_responses(output).T  # (batch, batch)
                 own = torch.arange(len(scores), device=scores.device)
-                losses.append(fixed_cross_entropy(scores, own, num_items_in_batch))
+                losses.append(fixed_cross_entropy(scores, own, num_items_in_batch))  # type: ignore[arg-type]
         if hypothesis_input_ids is not None:
             output.hypothesis_embeds = others.pop(0)
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
             if labels is not None:
-                losses.append(fixed_cross_entropy(output.nli_logits, labels, num_items_in_batch))
+                losses.append(fixed_cross_entropy(output.nli_logits, labels, num_items_in_batch))  # type: ignore[arg-type]
         # The loss comes first in the tuple of an output.
         return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
 

@@ -35,10 +35,10 @@ class NeighboringSentences(Task):
         """Build one task for each dataset."""
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named("documents").items():
-            sentences, *order = order_sentences(rows, f"documents/{name}")
+            sentences, documents, positions = order_sentences(rows, f"documents/{name}")
             texts = inputs.tokenize_texts(sentences)
             unk_token_id = cast(int, inputs.tokenizer.unk_token_id)
-            neighbors = find_neighbors(*order, texts, unk_token_id, f"documents/{name}")
+            neighbors = find_neighbors(documents, positions, texts, unk_token_id, f"documents/{name}")
             tasks[f"{cls.name}/{name}"] = cls(settings, texts, neighbors)
         return tasks
 
