@@ -14,13 +14,13 @@ _TRUE, _FALSE = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no
 _MISSING = {"none", "nan", ""}
 _NOTE_FLAGS, _PUBLIC_FLAGS = "private; is private; internal; is internal", "public; is public"
 _NOTE_KINDS = {"note", "internal note", "private note"}
-_BOT_FLAG = re.compile(r"(?:\w+ )?(?:chat)?bot|(?:is )?automated")
+_BOT_FLAG = re.compile(r"(?:\w+ )*(?:chat)?bot|(?:is )?(?:automated|ai)")
 _KINDS = (
     "type; kind; subtype; part type; message type; messagetype; comment type; event type; author type; user type; "
     "sender type; actor type; participant type; speaker type; from type; role; author role; user role; sender role; "
     "speaker role; speaker; sender; author; from; by; party; side"
 )
-_BOT = re.compile(r"(?:\w+[ _-])?(?:chat ?)?bot(?:[ _-]message)?")
+_BOT = re.compile(r"(?:\w+[ _-])?(?:chat ?)?bot(?:[ _-]message)?|(?:ai|virtual)[ _-](?:agent|assistant)")
 # The types of Skype have a slash; those of texts are Text, RichText and RichText/Html.
 _EVENT = re.compile(
     r"system(?:[ _-]?message)?|notice|poll|popcard|richtext/(?!html|sms).*|"
@@ -28,8 +28,9 @@ _EVENT = re.compile(
 )
 _VERDICTS = (
     "is answer; is correct; correct; is correct answer; is relevant; relevant; relevance; is right; is positive; "
-    "is valid; is valid answer; is match; answer label"
+    "is valid; is valid answer; is match; is selected; answer label"
 )
+_LABELS = "label; target; gold; gold label"  # which may be those of other classes
 
 Rule = Callable[[str], str | None]  # a value in lower case -> why its record is left out
 
@@ -83,12 +84,12 @@ def find_marks(columns: Sequence[str], rows: Sequence[Record], names: dict[str, 
 def find_verdicts(columns: Sequence[str], rows: Sequence[Record], names: dict[str, str]) -> Marks:
     """The columns of ready pairs that say which answers are wrong: they have no other values than 0 and 1, or the like.
 
-    A column `label` may say something else if it is never 1. The arguments are those of `find_marks`.
+    A column `label` says something else if it is never 1. The arguments are those of `find_marks`.
     """
     found: dict[str, Rule] = {}
     for name in columns:
         values = {str(look_up(row, name)).strip().lower() for row in rows} - _MISSING
-        is_verdict = is_named(name, _VERDICTS) or (is_named(name, "label") and values & _TRUE)
+        is_verdict = is_named(name, _VERDICTS) or (is_named(name, _LABELS) and values & _TRUE)
         if is_verdict and values <= _TRUE | _FALSE and name not in names.values():
             found[name] = partial(_verdict, f"wrong answer ({name})")
     return Marks(found)

@@ -104,13 +104,14 @@ def _parse_message(source: str, gap: float, users: dict[str, str], channels: dic
         raise LeftOutError(f"subtype {message.get('subtype')}")
     ts, user = message.required("ts"), message.label("user")
     thread = message.label("thread_ts")
+    words = "" if message.get("text") else _words(message.get("blocks"))
     return Message(
         id=ts,
         parent=None,
         thread=f"{source}/{thread}" if thread else source,
         speaker=users.get(user, user) or None,
         time=message.seconds("ts"),
-        text=unescape(_MARKUP.sub(plain, message.get("text") or _words(message.get("blocks")) or message.text("text"))),
+        text=unescape(_MARKUP.sub(plain, words or message.text("text"))),
         source=source,
         gap=None if thread else gap,
     )
