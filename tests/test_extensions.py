@@ -51,8 +51,9 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
 
     preset = tmp_path / "preset.yaml"
     options = {
-        "extensions": [str(EXTENSIONS / "rhymes_task.py"), str(EXTENSIONS / "bow_encoder.py")],
-        "model_type": "bow",
+        "extensions": [str(EXTENSIONS / "rhymes_task.py"), str(EXTENSIONS / "max_encoder.py")],
+        "model_type": "max",
+        "model_config": {"embedding_size": 8},
         "tasks": {"rhymes": 1},
         "task_options": {"rhymes": str(data), "rhyme_scale": 2.0},
         "learning_rate": 1.0,
@@ -73,7 +74,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     cosines = [row["dev"]["rhymes"]["dev"]["cosine"] for row in rows if "dev" in row]
     assert cosines[-1] > cosines[0] + 0.01  # it has learned what its task teaches
     assert results["run"]["rows"] == {"rhymes": len(LINES) - 16} and results["leakage"]["rhymes"]["removed"] == 0
-    assert type(Encoder.from_pretrained(folder / "model", "cpu").model.module).__name__ == "ConvSimBowForMultitask"
+    assert type(Encoder.from_pretrained(folder / "model", "cpu").model.module).__name__ == "ConvSimMaxForMultitask"
 
     again = tmp_path / "again.json"
     words = [str(folder / "model"), "--tasks", "rhymes", "--rhymes", str(data), "--output", str(again)]
@@ -85,4 +86,4 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry_run"]) == 0
     card = (folder / "model" / "README.md").read_text()
     assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
-    assert (folder / "model" / "bow_encoder.py").is_file()
+    assert (folder / "model" / "max_encoder.py").is_file()

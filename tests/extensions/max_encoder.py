@@ -1,4 +1,4 @@
-"""A toy encoder in one file outside the package: the maximum of the words' embeddings and zero in each dimension."""
+"""An encoder in one file outside of the package: the maximum of the words' embeddings and zero in each dimension."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import can_return_tuple
 
-from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, register_encoder
 
 
 @strict
@@ -43,6 +43,7 @@ class ConvSimMaxModel(ConvSimEncoder):
         return self.build_output(F.pad(words, (0, 0, 0, 1)).amax(1), last_hidden_state=words)
 
 
+@register_encoder
 class ConvSimMaxForMultitask(ConvSimForMultitask):
     config: ConvSimMaxConfig
     encoder_class = ConvSimMaxModel
