@@ -2,7 +2,7 @@
 
 A step that would leave no word is not taken, so that no text becomes empty. A
 salutation is recognized by the names of speakers, and by its capitalized words ("Hi Tunde,"). A greeting without a name
-("Hi there,") stays. The name of who is thanked or addressed within a text becomes `{name}`.
+("Hi there,") stays. The name of who is thanked or addressed within a text becomes `[name]`.
 """
 
 import re
@@ -11,17 +11,19 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from data_scripts.boilerplate import endings
+from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings
 from data_scripts.boilerplate.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
 SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = "salutations", "closings and signatures", "device footers", "addressees"
 MENTIONS = f"names replaced by {NAME}"
-KINDS = (SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES, MENTIONS)
+KINDS = (SALUTATIONS, CLOSINGS, SIGNATURES, PARTS, FOOTERS, ADDRESSEES, MENTIONS)
 
 _GREETING = re.compile(
     rf"[\s*_¡]*(?:{pattern('greetings')})(?P<comma>,)?(?:[ \t\xa0]+(?:there|again|nochmal|de\snuevo))?[ \t\xa0]+",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[ \t\xa0]*(?<=[ \t\xa0])(?P<word>@?[^\W\d_](?:[\w'’-]*\w)?)\.?")
+_WORD = re.compile(rf"[ \t\xa0]*(?<=[ \t\xa0])(?P<word>{MENTION}|[^\W\d_](?:[\w'’-]*\w)?)\.?")
 _JOINING, _ROLES, _NO_NAMES = words("joining"), words("roles"), words("no names")
 _SMALL = _JOINING | words("in signatures")
 _EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
@@ -39,16 +41,13 @@ _CLOSING = re.compile(
     re.MULTILINE,
 )
 _DELIMITER = re.compile(r"\n--[ \t]*\n(?:.{0,80}(?:\n|$)){1,10}\Z")
-_INITIALS = re.compile(r"\s+\^[A-Z]\w{0,11}\s*$")
-_LAST_NAME_LINE = re.compile(
-    r"(?:\s*\n\s*[–—~-]*|\s+[–—~-]{1,2}|(?<=[.!])\s+)[ \t]*(?P<name>\w[\w'’-]*\.?(?: \w[\w'’-]*\.?){0,3})\s*$"
-)
 _DEVICE = pattern("device footers")
 _FOOTER = re.compile(  # perhaps with a link, and an excuse
     rf"(?:\A|\n(?:--\s+)?|(?<=[.!?,)\n])[ \t]*|\s(?:--\s)?(?=[A-Z]))\s*(?i:{_DEVICE})(?:[^\n.!?]|\.(?=\w)){{0,60}}"
     r"(?:\.?\s+(?i:please excuse|excuseer|veuillez excuser)\s[^\n.!?]{1,40})?\.?\s*\Z"
 )
-_ADDRESSEE = re.compile(rf"\s*(?:{MENTION}(?:[,:;]|\s)+)+(?:[–—-]\s+)?")
+_ADDRESSEE = re.compile(rf"\A\s*\.?(?P<name>{MENTION})(?:[,:;]|\s)+(?:(?:{MENTION}|@\d+)(?:[,:;]|\s)+)*(?:[–—-]\s+)?")
+_HANDLE = re.compile(rf"(?<![\w@/])(?<!\w\.){MENTION}")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
 _TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
 # Who is thanked, greeted or the like, or follows the last comma of a sentence
@@ -60,16 +59,17 @@ _ADDRESS = re.compile(
 _END = re.compile(r"[.!]|\s*(?:\n|$)")
 _FULL_NAME = re.compile(r"\s*[^\W\d_]{2,}(?: [^\W\d_]{2,}){0,2}(?=\s*(?:[,.\n|–—-]|$))")
 _NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
-_NOBODY = Names()
+_NOBODY, _NO_ENDINGS = Names(), Endings()
 # RE2 finds every text that a step may change, except those with a speaker's name, and few others.
 SUSPECT = "|".join(
     (
         rf"\A[\s*_¡]*(?i:{pattern('greetings')})[\s,]",
-        r"\A\s*<?@",
+        r"<?@\w",
+        endings.SUSPECT,
         rf"(?:\A|[\s.!?…;:)»,])(?i:{_STRONG})(?:[^\pL]|\z)",
         rf"(?i:{_WEAK}|{_THANKS})[,!.:–—-]*[ \t\r]*(?:\n|\pL[\pL'’-]*[.! ]*\z)",
         rf"(?i:{_THANKS}) \p{{Lu}}",
-        r"\n--[ \t\r]*\n|\s\^[A-Z]\w{0,11}\s*\z",
+        r"\n--[ \t\r]*\n",
         rf"(?i:{pattern('hints of footers')})",
     )
 )
@@ -87,26 +87,32 @@ class _Word(NamedTuple):
     is_person: bool
 
 
-def strip_letter(text: str, names: Names, counts: Counter[str]) -> str:
-    """The text without salutation, addressee, closing, signature and footer; names that stay in it become `{name}`.
+def strip_letter(
+    text: str, names: Names, counts: Counter[str], author: str | None = None, endings: Endings = _NO_ENDINGS
+) -> str:
+    """The text without salutation, addressee, closing, signature and footer; names that stay in it become `[name]`.
 
     Args:
         text: one message.
         names: of the log's speakers.
         counts: of `KINDS`; what is removed is added.
+        author: who wrote it.
+        endings: of the log's messages.
     """
-    steps = ((FOOTERS, _without_footer), (CLOSINGS, _without_closing), (ADDRESSEES, _without_addressee),
-             (SALUTATIONS, _without_salutation))  # fmt: skip
-    stripped = original = text.replace("\r\n", "\n")
-    for kind, step in steps:
+    stripped = original = reference = text.replace("\r\n", "\n")
+    for kind, step in STEPS:
         shorter = step(stripped, names)
         if shorter != stripped:
             counts[MENTIONS if shorter.count(NAME) > stripped.count(NAME) else kind] += 1
             stripped = shorter
+        if kind == ADDRESSEES and _ADDRESSEE.match(original):
+            reference = stripped
+        if kind == CLOSINGS:
+            stripped = endings.strip(stripped, author, names, counts)
     named = _name_addressed(stripped, names)
     counts[MENTIONS] += named.count(NAME) - stripped.count(NAME)
     stripped = named
-    return text if stripped == original else _with_capital(stripped.strip(), text)
+    return text if stripped == original else _with_capital(stripped.strip(), reference)
 
 
 def names_in_letter(text: str) -> Iterator[str]:
@@ -147,8 +153,8 @@ def _without_footer(text: str, names: Names) -> str:
 
 def _without_addressee(text: str, names: Names) -> str:
     if match := _ADDRESSEE.match(text):
-        end = names.skip_last_names(text, match.end() - 1)  # @Tunde Bello
-        text = _unless_empty(text[max(end, match.end()) :].lstrip(",: "), text)
+        end = names.skip_last_names(text, match.start("name") + 1, match.end() - 1)  # @Tunde Bello
+        text = text[max(end, match.end()) :].lstrip(",: ") or text
     match = _NICK.match(text)
     if match and _is_addressee(text, match, names):
         text = _unless_empty(text[match.end() :], text)
@@ -198,27 +204,23 @@ def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> It
         word, key = match["word"], match["word"].casefold()
         is_title, is_person = key in TITLES, names.is_person(word)
         is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
-        is_name = is_initial or _may_be_name(word) or word.startswith("@")
+        is_name = is_initial or _may_be_name(word) or word[0] in "<@"
         is_known = is_title or is_person or (not is_first and names.knows(word))
         is_possible = is_name or names.knows(word) or key in _ROLES or (not is_first and key in _JOINING)
         if not (is_known or (is_possible and not after_comma)):
             return
         start = match.end() if is_title or is_initial else match.end("word")
-        yield _Word(start, key, is_person or (has_title and is_name))
+        yield _Word(start, key, is_person or word[0] in "<@" or (has_title and is_name))
         is_first, has_title = False, has_title or is_title
 
 
 def _without_closing(text: str, names: Names) -> str:
-    shorter = _DELIMITER.sub("", text)
-    shorter = _unless_empty(_INITIALS.sub("", shorter) if shorter.count("^") == 1 else shorter, text)
+    shorter = _unless_empty(_DELIMITER.sub("", text), text)
     for match in _CLOSING.finditer(shorter) if _has_any(shorter, _HINTS_OF_CLOSINGS) else ():
         rest = _after_signature(shorter, match, names)
         if rest is not None:
             shorter = _unless_empty(shorter[: match.start()].rstrip(" \n,-–—") + rest, shorter)
             break
-    signed = _LAST_NAME_LINE.search(shorter)
-    if signed and names.is_named(signed["name"]):
-        shorter = _unless_empty(shorter[: signed.start()].rstrip(" ,"), shorter)
     return shorter
 
 
@@ -261,7 +263,11 @@ def _is_signature(line: str, names: Names) -> bool:
 
 
 def _name_addressed(text: str, names: Names) -> str:
-    """Replace the names of speakers who are addressed, and in "Thanks Tunde," all capitalized words."""
+    """Replace speakers' handles, their names where they are addressed, and in "Thanks Tunde," all capitalized words."""
+    handles = [match for match in _HANDLE.finditer(text) if names.is_speaker(match[0].strip("<@>"))]
+    for match in reversed(handles):
+        end = names.skip_last_names(text, match.start() + 1, match.end())
+        text = f"{text[: match.start()]}{NAME}{text[end:]}"
     position = 0
     while match := _ADDRESS.search(text, position):
         position = match.start() + 1  # within what is no name, an address may begin: "ok, thanks Tunde."
@@ -279,3 +285,11 @@ def _is_name(match: re.Match[str], names: Names) -> bool:
         before = match.string[: match.start()].split()[-1]
         return is_known and before.islower() and _END.match(match.string, match.end()) is not None
     return is_known or (match["thanks"] is not None and all(map(_may_be_name, said.split())))
+
+
+STEPS = (
+    (ADDRESSEES, _without_addressee),
+    (FOOTERS, _without_footer),
+    (CLOSINGS, _without_closing),
+    (SALUTATIONS, _without_salutation),
+)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-NAME = "{name}"
+NAME = "[name]"
 _LISTS = json.loads(Path(__file__).with_name("letters.json").read_text(encoding="utf-8"))
 
 
@@ -20,8 +20,8 @@ def words(name: str) -> frozenset[str]:
 
 
 TITLES = words("titles")
-# @name, and Slack's <@U024BE7LH>; not a time or a rate, such as @5pm and @60fps
-MENTION = r"(?:<@[!&]?\w{1,64}(?:\|[^<>\n]{1,80})?>|@(?!\d[\d.,:]*[A-Za-z]{0,3}(?!\w))\w+(?:[.-]\w+)*)"
+# @name, @115712, and Slack's <@U024BE7LH>; not a time or a rate, such as @5pm, @60fps and @1,000
+MENTION = r"(?:<@[!&]?\w{1,64}(?:\|[^<>\n]{1,80})?>|@(?!\d{1,4}[A-Za-z]{0,3}(?!\w)|\d+[.,:]\d)\w+(?:[.-]\w+)*)"
 _NO_PERSONS = words("no persons")
 _LAST_NAME = re.compile(r" ([^\W\d_][\w-]*(?:['’](?!s\b)[\w-]+)?)")
 _IN_PARENTHESES = re.compile(r"\s*[(\[].*?[)\]]")
@@ -56,7 +56,6 @@ class Names:
         self.ordinary = set(words("ordinary names"))
         for speaker in speakers:
             self._add(speaker.strip().casefold())
-        self.last -= self.first
         self._words = self.first | self.last | self.handles
         self._beginnings = {re.split("[.-]", word)[0] for word in self._words}
 
@@ -68,6 +67,7 @@ class Names:
             parts = " ".join(reversed(local.split(",", 1))).split()
         parts = [part.strip(".,()[]\"'") for part in parts]
         parts = [part for part in parts if part and part not in TITLES]
+        self.speakers.add(" ".join(parts))
         if not parts or any(part.strip("0123456789") in _NO_PERSONS for part in re.split(r"[\s._-]+", " ".join(parts))):
             is_handle = _HANDLE.fullmatch(speaker) is not None
             (self.handles if is_handle else self.ordinary).update([speaker] if is_handle else parts)  # Nimbus Support
@@ -100,8 +100,10 @@ class Names:
         is_first = self.is_person(first) or (is_title_case(first) and first.casefold() in self.first)
         return is_first and all(map(self.knows, others))
 
-    def skip_last_names(self, text: str, end: int) -> int:
-        """Where a name that ends at `end` ends with the last names after it."""
+    def skip_last_names(self, text: str, start: int, end: int) -> int:
+        """Where a name that is at `start:end` ends with the last names after it."""
         while (match := _LAST_NAME.match(text, end)) and match[1][0].isupper() and match[1].casefold() in self.last:
+            if match[1].casefold() in self.first and text[start : match.end()].casefold() not in self.speakers:
+                break  # after "@Tunde", "Lee" may be somebody else
             end = match.end()
         return end

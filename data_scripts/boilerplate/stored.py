@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from data_scripts.boilerplate import endings
+from data_scripts.boilerplate.endings import Endings
 from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, strip_letter
 from data_scripts.boilerplate.names import Names
 from data_scripts.clean.filters import Filters, measure_language
@@ -27,6 +30,24 @@ def strip_stored(messages: Path, ready: Path, filters: Filters) -> dict[str, int
     return dict(counts)
 
 
+def _find_endings(path: Path, columns: Sequence[str]) -> Endings:
+    """The endings of each author in some columns of a file; ready pairs name no authors, but have sides."""
+    found = Endings()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            for column in columns:
+                authors = _authors(batch, column)
+                found.add_authors(authors)
+                flags = pc.match_substring_regex(batch[column], endings.SUSPECT).to_pylist()
+                for author, text in compress(zip(authors, batch[column].to_pylist(), strict=True), flags):
+                    found.add(author, text)
+    return found
+
+
+def _authors(table: pa.RecordBatch | pa.Table, column: str) -> list[str | None]:
+    return table["speaker"].to_pylist() if "speaker" in table.column_names else [column] * len(table)
+
+
 def find_names(messages: Path) -> Names:
     """The names of the speakers of stored messages, and of those who are greeted or sign in the first ones."""
     found = set[str]()
@@ -43,11 +64,12 @@ def _rewrite(
     path: Path, texts: Sequence[tuple[str, Sequence[str]]], names: Names, filters: Filters, counts: Counter[str]
 ) -> None:
     """Strip the texts in some columns of a file, each with the columns of its measures."""
+    found = _find_endings(path, [column for column, _ in texts])
     with pq.ParquetFile(path) as file, parquet_writer(path.with_suffix(".new"), file.schema_arrow) as writer:
         for batch in file.iter_batches(BATCH_ROWS):
             table = pa.Table.from_batches([batch])
             for column, measures in texts:
-                table = _strip_column(table, column, measures, names, filters, counts)
+                table = _strip_column(table, column, measures, names, found, filters, counts)
             writer.add_table(table)
     path.with_suffix(".new").replace(path)
 
@@ -59,13 +81,19 @@ def _suspects(texts: pa.StringArray, names: Names) -> list[int]:
 
 
 def _strip_column(
-    table: pa.Table, column: str, measures: Sequence[str], names: Names, filters: Filters, counts: Counter[str]
+    table: pa.Table,
+    column: str,
+    measures: Sequence[str],
+    names: Names,
+    found: Endings,
+    filters: Filters,
+    counts: Counter[str],
 ) -> pa.Table:
     originals = table[column].combine_chunks()
-    stripped, changed = originals.to_pylist(), []
+    stripped, authors, changed = originals.to_pylist(), _authors(table, column), []
     for at in _suspects(originals, names):
         text = stripped[at]
-        stripped[at] = strip_letter(text, names, counts)
+        stripped[at] = strip_letter(text, names, counts, authors[at], found)
         if stripped[at] != text:
             changed.append(at)
     if not changed:

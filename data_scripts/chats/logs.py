@@ -88,7 +88,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep_salutations",
         action="store_true",
         help="keep salutations, closings, signatures, device footers and addressees in texts, speakers' names instead "
-        "of {name}, and messages that a program sends in many threads (default: remove them, unless --filters is paper "
+        "of [name], and messages that a program sends in many threads (default: remove them, unless --filters is paper "
         "or none)",
     )
 

@@ -132,7 +132,7 @@ _USER = re.compile(
     r"<@[!&]?\w{1,64}(?:\|[^<>\n]{1,80})?>"  # Slack and Discord
     rf"|(?:(?<![\w/])/?u/|(?<!\w)u_|(?:(?<=\s)|(?<=^))/user/)(?P<reddit>[\w-]{{2,}})"
     # not a time or a rate, such as @5pm and @60fps
-    rf"|(?<![\w@.])@(?!\d[\d.,:]*[A-Za-z]{{0,3}}(?!\w)){_NAME}(?:@[\w-]+(?:\.[\w-]+)+)?"
+    rf"|(?<![\w@.])@(?!\d{{1,4}}[A-Za-z]{{0,3}}(?!\w)|\d+[.,:]\d){_NAME}(?:@[\w-]+(?:\.[\w-]+)+)?"
 )
 _PROFILE = re.compile(
     r"(?:reddit\.com/u(?:ser)?|linkedin\.com/in)/([\w.%-]+)"

@@ -34,7 +34,7 @@ In a thread, consecutive messages of the same speaker form a turn, and each turn
 --repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts
 of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
 default of the reddit command, are --filters paper. With the default filters, salutations, signatures, device footers
-and addressees are removed from texts, names of speakers become {name}, and the messages that a program sends before a
+and addressees are removed from texts, names of speakers become [name], and the messages that a program sends before a
 person answers are left out; --keep_salutations keeps all of them. The messages and texts that are left out are counted;
 the counts are printed and written to OUTPUT/report.json.
 

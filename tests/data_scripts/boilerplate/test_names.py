@@ -1,7 +1,10 @@
 """Which names speakers have."""
 
+from collections import Counter
+
 import pytest
 
+from data_scripts.boilerplate.letters import strip_letter
 from data_scripts.boilerplate.names import Names
 
 
@@ -21,3 +24,10 @@ def test_the_names_of_a_speaker_are_known(speaker, name):
 )  # fmt: skip
 def test_other_words_are_no_names(speaker, name):
     assert not Names([speaker]).is_named(name)
+
+
+def test_the_last_name_of_one_speaker_may_be_the_first_name_of_another():
+    names = Names(["Ann Lee", "Wong, Lee", "ben_9"])
+    texts = {"@Ann Lee try it": "try it", "ask @ann Lee": "ask [name]", "@Lee Wong: try it": "try it",
+             "@ben_9 Lee is here": "Lee is here", "@Ann Wong is here": "is here"}  # fmt: skip
+    assert {text: strip_letter(text, names, Counter()) for text in texts} == texts

@@ -48,16 +48,18 @@ def test_no_name_and_no_receipt_is_left_and_the_agents_answer_the_customers(tmp_
     pairs = read(tmp_path / "out")
     assert len(pairs) == 36
     assert [pair for pair in pairs if NAMES.search(pair["input"] + pair["response"])] == []
-    assert {pair["response"] for pair in pairs} == {answer.format("{name}") for answer in ANSWERS}
+    assert {pair["response"] for pair in pairs} == {answer.format("[name]") for answer in ANSWERS}
     assert {pair["input"] for pair in pairs} == {f"File {number} is lost" for number in range(36)}
     counts = report(tmp_path / "out")
     assert counts["messages"] == {"read": 108, "automatic": 36, "id seen before": 0, "in turns": 72}
     assert counts["removed from texts"] == {
         "salutations": 108,
-        "closings and signatures": 36,
+        "closings and signatures": 30,
+        "initials and names at the end": 6,
+        "marks of parts": 0,
         "device footers": 24,
         "addressees": 0,
-        "names replaced by {name}": 12,
+        "names replaced by [name]": 12,
     }
 
 
@@ -90,7 +92,7 @@ def test_personal_data_are_masked_in_what_is_left(tmp_path):
             "1\tPriya\tHi Tunde, write to help@example.org or @nimbus_help, Tunde."]  # fmt: skip
     (tmp_path / "log.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     assert main(["conversations", str(tmp_path / "log.tsv"), "-o", str(tmp_path / "out"), "--mask"]) == 0
-    assert [pair["response"] for pair in read(tmp_path / "out")] == ["Write to [EMAIL] or [USER], {name}."]
+    assert [pair["response"] for pair in read(tmp_path / "out")] == ["Write to [EMAIL] or [USER], [name]."]
 
 
 def test_inspect_shows_the_pairs_and_what_was_removed(tmp_path, capsys):
@@ -98,7 +100,7 @@ def test_inspect_shows_the_pairs_and_what_was_removed(tmp_path, capsys):
     assert main(["inspect", log]) == 0
     output = capsys.readouterr().out
     assert "    -> Sign in again, please.\n" in output
-    assert re.search(r"salutations +108\n.* signatures +36\n.* footers +24\n", output)
+    assert re.search(r"salutations +108\n.* signatures +30\n.* end +6\n.* parts +0\n.* footers +24\n", output)
     assert re.search(r"automatic +36\n", output)
     assert main(["inspect", log, "--keep_salutations"]) == 0
     output = capsys.readouterr().out

@@ -450,5 +450,5 @@ def test_masks_salutations_and_names_are_treated_in_contexts_too(tmp_path):
     chat = json_lines(tmp_path / "chat.jsonl", *({"thread": "t", "speaker": who, "text": text} for who, text in said))
     assert run(chat, "-o", tmp_path / "out", "--mask") == 0
     pairs = {row["response"]: row["context"] for row in read(tmp_path / "out")}
-    assert pairs == {"I did": [], "When?": ["Write to [EMAIL]"], "it was today, {name}": ["I did", "Write to [EMAIL]"]}
+    assert pairs == {"I did": [], "When?": ["Write to [EMAIL]"], "it was today, [name]": ["I did", "Write to [EMAIL]"]}
     assert report(tmp_path / "out")["masked"]["e-mail addresses"] == 3

@@ -14,6 +14,7 @@ from data_scripts.clean.personal_data import KINDS
         ('"jane doe"@example.org.', "[EMAIL].", "e-mail addresses"),
         ("it is jane at example dot org!", "it is [EMAIL]!", "e-mail addresses"),
         ("as @jane_doe said", "as [USER] said", "user names"),
+        ("as @115712 said", "as [USER] said", "user names"),
         ("as @bob.smith.jr. He", "as [USER]. He", "user names"),
         ("ask u/jane or me", "ask [USER] or me", "user names"),
         ("<@U024BE7LH> knows", "[USER] knows", "user names"),

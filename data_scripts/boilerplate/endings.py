@@ -1,0 +1,145 @@
+"""What recurs at the ends of an author's messages: initials or a name (`^MB`, `-Becky`), and marks of parts (1/2)."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from data_scripts.boilerplate.names import MENTION, Names, words
+
+SIGNATURES, PARTS = "initials and names at the end", "marks of parts"
+FEWEST = 3  # times that something recurs
+SHARE, SHARE_SIGNED = 0.1, 0.2  # of an author's messages: with one signature; with any that has a mark
+MOST_CHARACTERS = 300  # of an ending
+_MARK = r"[\^*/~=|,–—-]"
+_WORD = r"(?:(?:[^\W\d_]\.)+|[^\W\d_][\w'’&/-]*)"
+_NUMBER = r"[(\[]?(?P<{}>[1-9]/[2-9])[)\]]?"
+_NOT_AFTER = r"(?<![\w/$€£])(?<!\d[.,])"  # as in 11/2, $1/2 and 0.1/2
+_ENDING = re.compile(
+    rf"(?P<before>\s*{_NOT_AFTER}{_NUMBER.format('first')}[\s.,]*)?"
+    # A name without a mark follows a sentence or a number, or is a line.
+    rf"(?P<signature>\s*(?:(?P<mark>{_MARK}{{1,2}})[ \t]?|(?<=[.!?…)\d][ \t])[ \t]*|(?<=\n)[ \t]*|(?<=[。！？]))"
+    rf"(?P<name>{_WORD}(?: {_WORD}){{0,3}})[\s.!]*)?"
+    rf"(?P<after>\s*{_NOT_AFTER}{_NUMBER.format('last')}[\s.,]*)?(?P<links>(?:\s*https?://\S+)*)\s*\Z"
+)
+_MENTIONS = rf"\A((?:\s*\.?{MENTION}[,:]?)*\s*)"
+_AT_START = re.compile(rf"{_MENTIONS}{_NUMBER.format('first')}(?![\w/]):?\s*")
+_FIRST_ELLIPSIS, _LAST_ELLIPSIS = re.compile(rf"{_MENTIONS}(?:\.{{2,}}|…)\s*"), re.compile(r"\s*(?:\.{2,}|…)\s*\Z")
+_NO_INITIALS = words("no initials")
+_NO_NAMES = words("no names") | _NO_INITIALS
+_NAME = r"\pL[\pL\pM'’&/.-]{0,20}"
+# RE2 finds every text with an ending, and few others.
+SUSPECT = (
+    rf"(?:{_MARK}[ \t]?|[.!?…)][ \t]+|[。！？]|\n[ \t]*){_NAME}(?: {_NAME}){{0,3}}[\s.!]*(?:https?://\S+\s*)*\z"
+    r"|(?:\A|[^\d/])[1-9]/[2-9](?:[^\d/]|\z)"
+)
+
+
+class Endings:
+    """The signatures and the marks of parts of each author, or of each side of ready pairs."""
+
+    def __init__(self) -> None:
+        self._messages: Counter[str | None] = Counter()
+        self._counts: Counter[tuple[str | None, str, str]] = Counter()  # of marks, and of names
+        self._carets = 0  # of all authors
+        self._seen: dict[str | None, tuple[str, set[str]]] = {}  # the number of parts, and the last of them
+        self._divided: set[tuple[str | None, str]] = set()
+
+    def add_authors(self, authors: Iterable[str | None]) -> None:
+        """Count messages by author."""
+        self._messages.update(authors)
+
+    def add(self, author: str | None, text: str) -> None:
+        """Count the ending of a message that `SUSPECT` matches."""
+        ending = _ending(text)
+        if _may_sign(ending) and not _adjoins(ending):
+            mark, name = _mark(ending), ending["name"].casefold()
+            keys = [("marked", name), ("mark", mark), ("mark", "")] if mark else [("bare", name)]
+            self._counts.update((author, *key) for key in keys)
+            self._carets += mark == "^"
+        start = _AT_START.match(text)
+        if number := ending["last"] or ending["first"] or (start and start["first"]):
+            part, _, count = number.partition("/")
+            last_count, seen = self._seen.get(author, ("", set()))
+            seen = {part} if last_count != count or part in seen else seen | {part}
+            self._seen[author] = count, seen
+            # Who gives four stars and then five divides nothing.
+            if count in seen and len(seen) >= (2 if count < "5" else int(count)):
+                self._divided |= {(author, count)}
+
+    def strip(self, text: str, author: str | None, names: Names, counts: Counter[str]) -> str:
+        """The text without its signature and the marks of a part, which are counted."""
+        ending = _ending(text)
+        before, signature, after, links = (ending[name] or "" for name in ("before", "signature", "after", "links"))
+        is_signed, number = self._is_signature(ending, author, names), ""
+        if (is_signed or not signature) and self._is_part(ending["first"], author):
+            number, before = ending["first"], ""
+        if is_signed or self._is_part(ending["last"], author):
+            number, after = ending["last"] or number, ""
+        body = text[: ending.start()] + before + ("" if is_signed else signature) + after
+        if (start := _AT_START.match(body)) and self._is_part(start["first"], author):
+            number, body = start["first"], start[1] + body[start.end() :]
+        if number and number[0] != "1":
+            body = _FIRST_ELLIPSIS.sub(r"\1", body)
+        if number and number[0] != number[-1]:
+            body = _LAST_ELLIPSIS.sub("", body)
+        if not (is_signed or number) or not re.search(r"\w", body + links):
+            return text
+        counts.update({SIGNATURES: int(is_signed), PARTS: int(bool(number))})
+        return f"{body.rstrip()} {links.strip()}".rstrip()
+
+    def _is_signature(self, ending: re.Match[str], author: str | None, names: Names) -> bool:
+        """Whether a text ends with a speaker's name, or as it recurs with its author."""
+        if not ending["signature"]:
+            return False
+        mark, name, adjoins = _mark(ending), ending["name"].casefold(), _adjoins(ending)
+        if author and set(name.rstrip(".").split()) <= set(author.casefold().split()) and (mark == "," or not adjoins):
+            return True
+        if mark in ("", "-", "~") and not adjoins and names.is_named(ending["name"].rstrip(".")):
+            return True
+        marked, signed = self._counts[author, "marked", name], self._counts[author, "mark", ""]
+        signs = signed >= FEWEST and signed >= SHARE_SIGNED * self._messages[author]
+        if adjoins or not _may_sign(ending):
+            return signs and marked > 1 and mark not in ("", "/", "=")
+        if mark == "^" and self._carets >= FEWEST:  # nobody ends otherwise so
+            return True
+        often = marked + self._counts[author, "bare", name]
+        if often >= FEWEST and often >= SHARE * self._messages[author]:
+            return True
+        return signs and (marked > 1 or (self._counts[author, "mark", mark] >= FEWEST if mark else marked > 0))
+
+    def _is_part(self, number: str | None, author: str | None) -> bool:
+        """Whether a number such as 1/2 is that of a part: the author, or several others, divide texts so."""
+        if not number:
+            return False
+        return (author, number[-1]) in self._divided or sum(each[1] == number[-1] for each in self._divided) >= FEWEST
+
+
+def _ending(text: str) -> re.Match[str]:
+    match = _ENDING.search(text, max(len(text) - MOST_CHARACTERS, 0))
+    assert match
+    return match
+
+
+def _mark(ending: re.Match[str]) -> str:
+    return re.sub("[–—-]+", "-", ending["mark"] or "")
+
+
+def _adjoins(ending: re.Match[str]) -> bool:
+    """Whether the mark follows a letter or digit, as in A/B and in 6-PM."""
+    return ending["mark"] is not None and ending.string[: ending.start("mark")][-1:].isalnum()
+
+
+def _may_sign(ending: re.Match[str]) -> bool:
+    """Whether an ending has initials, or words with a capital, of which none is an ordinary word."""
+    if not ending["signature"]:
+        return False
+    mark, parts = ending["mark"], ending["name"].split()
+    if (
+        mark == ","
+        or len(parts) > 3
+        or any(word.casefold().rstrip(".") in (_NO_INITIALS if word.isupper() else _NO_NAMES) for word in parts)
+    ):
+        return False
+    if ending["name"].islower():
+        return len(parts) == 1 and (mark == "^" or (mark is not None and len(parts[0]) == 2))
+    return all(word[0].isupper() and (mark == "^" or not word.isupper() or len(word) <= 4) for word in parts)

@@ -1,0 +1,86 @@
+"""What recurs at the ends of an author's messages is removed; a text that happens to end so keeps its end."""
+
+from collections import Counter
+
+import pytest
+
+from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings
+from data_scripts.boilerplate.names import Names
+
+OTHERS = [("cara", "Is it open? - Mike"), ("cara", "It says A/B and km/h"), ("dan", "I like it *NEW"),
+          ("dan", "Until 6-PM"), ("dan", "I rate it 3/5"), ("dan", "no, 4/5"), ("dan", "ok, 5/5"),
+          ("eve", "I rate it 1/2"), ("flo", "see you at the station -Anna"), ("flo", "Nice. Awesome"),
+          ("flo", "it was 1/2 full..."), ("flo", "...really?")]  # fmt: skip
+
+
+def strip(texts, text, author="desk"):
+    """The text without its ending, after texts of its author and of others."""
+    endings, counts = Endings(), Counter()
+    for writer, each in [*(("desk", text) for text in texts), *OTHERS]:
+        endings.add_authors([writer])
+        endings.add(writer, each)
+    stripped = endings.strip(text, author, Names(), counts)
+    return stripped, {kind for kind, number in counts.items() if number}
+
+
+@pytest.mark.parametrize(
+    ("endings", "text", "stripped"),
+    [
+        ([" ^MB", ".^TJ", "\n^ACM", " ^nw"], "Send it. ^MB", "Send it."),
+        ([" *TJN", " *ABN", " *DannyHarvey"], "Send it  *TJN", "Send it"),
+        (["-Becky", " -Jen", " - Mike P", " —Tom."], "Send it. -Jen.", "Send it."),
+        ([" /KB", " /MT", " /GK"], "Send it /KB", "Send it"),
+        ([" ~AT", " -AT", " –AT"], "Send it! ~AT", "Send it!"),
+        ([" -KB", " -JV", " -DD"], "Send it.--JV", "Send it."),
+        ([" -KB", " -KB", " -DD", " -DD"], "you go-DD", "you go"),
+        ([" -KB", " -KB", " -KB"], "Here. KB", "Here."),
+        ([" - Peter", " - Jayne", " - Lauren"], "Here. Lauren https://t.co/x", "Here. https://t.co/x"),
+        ([" = JJ", " = JJ", " -JJ"], "Here\n= JJ https://t.co/x", "Here https://t.co/x"),
+        (["\nRobbie", "\nRobbie", ". Robbie"], "Here.\nRobbie", "Here."),
+        (["。ET", "。ET", "。ET"], "はい。ET", "はい。"),
+        ([" -Anna"] * 3 + ["."] * 20, "See you -Anna", "See you"),
+    ],
+)
+def test_signatures_that_recur_are_removed(endings, text, stripped):
+    texts = [f"Answer {number}{ending}" for number, ending in enumerate(endings)]
+    assert strip(texts, text) == (stripped, {SIGNATURES})
+
+
+@pytest.mark.parametrize(
+    ("marks", "text", "stripped"),
+    [
+        (["{} 1/2", "{} 2/2"], "Send it, and 1/2", "Send it, and"),
+        (["{} 1/2", "{} 2/2"], "@tom9 (2/2) Send it", "@tom9 Send it"),
+        (["{} [1/3]", "{} [2/3]", "{} [3/3]"], "Send it... [2/3]", "Send it"),
+        (["2/2 {}", "1/2 {}"], "@tom9 ...send it 2/2", "@tom9 send it"),
+        (["{} 4/4", "{} 3/4"], "2/4... and so on", "and so on"),
+    ],
+)
+def test_marks_of_parts_are_removed(marks, text, stripped):
+    assert strip([mark.format("Answer") for mark in marks], text) == (stripped, {PARTS})
+
+
+@pytest.mark.parametrize(
+    "text", ["A. - Mike 2/2", "A. 2/2 -Mike", "A. 2/2. ^Mike", "2/2 A. -Mike https://t.co/x", "A.2/2^Mike"]
+)
+def test_marks_may_be_beside_a_signature(text):
+    texts = ["B -Mike 1/2", "C 2/2 -Mike", "D -Mike", "E ^MB", "F ^MB", "G ^TJ"]
+    stripped, kinds = strip(texts, text)
+    assert (stripped.removesuffix(" https://t.co/x"), kinds) == ("A.", {SIGNATURES, PARTS})
+
+
+def test_a_text_that_happens_to_end_so_keeps_its_end():
+    for author, text in OTHERS:
+        assert strip(["B ^MB", "C ^MB", "D ^TJ", "E 1/2", "F 2/2"], text, author)[0] == text
+    texts = ["B -MB", "C -MB", "D -TJ", "E 1/2", "F 2/2"]
+    for text in (
+        "Add 1/3 cup",
+        "It costs $1/2",
+        "a T-Shirt",
+        "on 11/2",
+        "from A/B",
+        "what a day...",
+        "in 1/2 an hour",
+        "-MB",
+    ):
+        assert strip(texts, text)[0] == text
