@@ -75,6 +75,7 @@ def _parse_suggest(arguments: list[str] | None) -> argparse.Namespace:
         default=0.0,
         help="leave out suggestions that are less probable (default: 0, none)",
     )
+    group.add_argument("--name", help='the name of who wrote TEXT, in place of "[name]" in replies (default: none)')
     group.add_argument(
         "--allowed",
         metavar="FILE",
@@ -165,15 +166,17 @@ def _suggest(options: argparse.Namespace) -> None:
     note = note if index.settings.curve else f"  (probabilities are not known before {LEAST} ratings)"
     for text in options.texts or read_texts("-"):
         print(f"{one_line(text)}{note}")
-        for each in index.suggest(text, options.k, context, options.min_probability):
+        for each in index.suggest(text, options.k, context, options.min_probability, options.name):
             print(format_suggestion(each))
         sys.stdout.flush()
 
 
 def format_suggestion(suggestion: Suggestion) -> str:
-    """A suggestion as a line: its probability, the reply, and the message that it answered."""
+    """A suggestion as a line: its probability, the reply, what to change in it, and the message that it answered."""
     chance = "?" if suggestion.probability is None else f"{suggestion.probability:.0%}"
-    details = [f"answered: {one_line(suggestion.message)}"] if suggestion.message is not None else []
+    parts = dict.fromkeys(one_line(suggestion.text[slice(*span)]) for span in suggestion.spans)
+    details = [f"change: {', '.join(parts)}"] if parts else []
+    details += [f"answered: {one_line(suggestion.message)}"] if suggestion.message is not None else []
     details += [f"{suggestion.count:,} times"] if suggestion.count > 1 else []
     return f"  {chance:>4}  {one_line(suggestion.text)}" + f"  ({'; '.join(details)})" * bool(details)
 

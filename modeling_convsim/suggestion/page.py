@@ -16,6 +16,7 @@ import numpy as np
 from modeling_convsim.suggestion.ratings import MAX_TEXT, MAX_TURNS, Answer, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 from modeling_convsim.suggestion.review import Review
+from modeling_convsim.suggestion.specifics import Span, Specifics, mark
 
 FOLDER = Path(__file__).parent
 Typed = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
@@ -27,6 +28,7 @@ WHITE_FROM = 0.65  # on the colors of higher cosines, white text has more contra
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
 ERROR_SECONDS = 6
 CLOSE_ERRORS = "closeErrors"  # in page.js
+CHANGE = "change it before you send the reply, because it is a placeholder, or only one customer got it"
 
 
 def mount(app: Any, index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> None:
@@ -57,7 +59,7 @@ def build(index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> gr.B
         if index.review:
             with gr.Tab("Review"):
                 held_out, button = gr.HTML(elem_id="review"), gr.Button("Next", variant="primary")
-                following, ask = [page.load, button.click], partial(show_held_out, folder)
+                following, ask = [page.load, button.click], partial(show_held_out, folder, index.specifics)
                 gr.on(following, ask, None, held_out, api_visibility="private")
         with gr.Tab("Similarity"):
             _add_similarity(index)
@@ -120,12 +122,12 @@ def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earli
         details = [f"It answered: “{each.message}”"] if each.message else []
         details += [f"{each.count:,} times"] if each.count > 1 else []
         above, below = f'<p class="chance"><strong>{chance}</strong>{note}</p>', f"<p>{escape(' · '.join(details))}</p>"
-        cards.append(_card(question, each, above, below))
+        cards.append(_card(question, each, each.spans, above, below))
     return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"
 
 
 @_errors_shown()
-def show_held_out(folder: Path) -> str:
+def show_held_out(folder: Path, specifics: Specifics) -> str:
     """A held-out message of a review whose suggestions do not all have answers, drawn at random, and what is known.
 
     Raises:
@@ -139,7 +141,7 @@ def show_held_out(folder: Path) -> str:
     held_out = random.choice(left)
     question = {"message": held_out.message, "context": held_out.context, "from": "review"}
     answers = zip(held_out.suggestions, review.answers(held_out), strict=True)
-    cards = [_card(question, shown, answer=answer) for shown, answer in answers]
+    cards = [_card(question, shown, specifics.spans(shown.text), answer=answer) for shown, answer in answers]
     earlier = "".join(f"<p>Before: “{escape(turn)}”</p>" for turn in held_out.context[::-1])
     return (
         f"<p>{len(left)} of {len(review.messages)} messages are left.</p>{earlier}"
@@ -150,11 +152,17 @@ def show_held_out(folder: Path) -> str:
 
 
 def _list(cards: Sequence[str], message: str) -> str:
-    return f'<ol class="cards" aria-label="Suggestions for: {escape(message.strip())}">{"".join(cards)}</ol>'
+    shown = f'<ol class="cards" aria-label="Suggestions for: {escape(message.strip())}">{"".join(cards)}</ol>'
+    return shown + f"<p><mark>Marked</mark>: {CHANGE}.</p>" * ("<mark" in shown)
 
 
 def _card(
-    question: dict[str, Any], shown: Suggestion | Shown, above: str = "", below: str = "", answer: Answer | None = None
+    question: dict[str, Any],
+    shown: Suggestion | Shown,
+    spans: Sequence[Span],
+    above: str = "",
+    below: str = "",
+    answer: Answer | None = None,
 ) -> str:
     """A reply with buttons that copy and rate it; page.js sends the data, which is JSON, with the button's value."""
     data = escape(json.dumps({**question, "reply": shown.text, "score": shown.score}))
@@ -162,9 +170,9 @@ def _card(
     for value in get_args(Answer):
         state = f'value="{value}" aria-pressed="{str(value == answer).lower()}"'
         buttons += f'<button type="button" class="plain rate" {state}>{value.capitalize()}</button>'
-    text = f'<p class="text">{escape(shown.text)}</p>'
+    marked = mark(shown.text, spans, f'<mark title="{CHANGE}">', "</mark>", escape)
     buttons = f'<div class="buttons">{buttons}<span role="status"></span></div>'
-    return f'<li data-rating="{data}">{above}{text}{below}{buttons}</li>'
+    return f'<li data-rating="{data}">{above}<p class="text">{marked}</p>{below}{buttons}</li>'
 
 
 @_errors_shown()

@@ -34,6 +34,7 @@ from modeling_convsim.suggestion.ratings import (
     read_review,
 )
 from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search, import_faiss, needs_faiss
+from modeling_convsim.suggestion.specifics import NAME, Span, Specifics
 from modeling_convsim.suggestion.storage import (
     DUPLICATE_COSINE,
     IndexFile,
@@ -62,6 +63,8 @@ class Suggestion:
         message: The message that the reply answered, if the index was built with these; of several the one most like
             the message that is answered now.
         count: How often the reply occurs.
+        spans: The start and end in `text` of each part to change before it is sent: a placeholder such as "[name]", or
+            what only one customer got, such as the number of an order (`Specifics`).
     """
 
     text: str
@@ -69,6 +72,7 @@ class Suggestion:
     score: float
     message: str | None
     count: int
+    spans: tuple[Span, ...]
 
 
 class ReplyIndex:
@@ -90,6 +94,7 @@ class ReplyIndex:
             missing.
         settings: The weights, and the probabilities of scores; change them with `dataclasses.replace`.
         ratings: What the index was calibrated with.
+        specifics: Finds the parts of its replies that cannot be sent to others.
         review: Held-out messages with suggestions, which `convsim review` asks about.
     """
 
@@ -107,6 +112,7 @@ class ReplyIndex:
         self.ratings: list[Rating] = []
         self._thresholds: dict[float, Threshold] = {}  # of `ratings`, by precision
         self.review: list[HeldOut] = []
+        self.specifics = Specifics(replies, self.settings.by_messages)
         self._has_messages = self.settings.by_messages or vectors.shape[1] > encoder.vector_size("response")
         self._embeddings: dict[int, np.ndarray] = {}  # of replies, by their numbers
         if not needs_faiss(len(vectors)):
@@ -198,11 +204,16 @@ class ReplyIndex:
     def select(self, rows: np.ndarray) -> "ReplyIndex":
         """An index of some of the rows, with the same ratings."""
         index = ReplyIndex(self.encoder, self.replies.select(rows), self.vectors[rows], self.settings)
-        index.ratings = self.ratings
+        index.ratings, index.specifics = self.ratings, self.specifics
         return index
 
     def suggest(
-        self, message: str, k: int = 3, context: Sequence[str] = (), min_probability: float = 0.0
+        self,
+        message: str,
+        k: int = 3,
+        context: Sequence[str] = (),
+        min_probability: float = 0.0,
+        name: str | None = None,
     ) -> list[Suggestion]:
         """Suggests k replies that differ, best first; fewer if the index has no more.
 
@@ -211,8 +222,9 @@ class ReplyIndex:
             k: Number of suggestions, 1 or more.
             context: The earlier turns of the conversation, the newest first, for a model with `context_weights`.
             min_probability: Leave out suggestions whose probability is lower, or not known; 0 keeps all.
+            name: The name of who wrote the message, which replaces "[name]" in replies.
         """
-        return self.suggest_many([message], k, [context] if context else None, min_probability)[0]
+        return self.suggest_many([message], k, [context] if context else None, min_probability, names=[name])[0]
 
     def suggest_many(
         self,
@@ -221,6 +233,7 @@ class ReplyIndex:
         contexts: Sequence[Sequence[str]] | None = None,
         min_probability: float = 0.0,
         show_progress: bool = False,
+        names: Sequence[str | None] | None = None,
     ) -> list[list[Suggestion]]:
         """Suggests replies to several messages, faster than `suggest` one by one.
 
@@ -229,8 +242,9 @@ class ReplyIndex:
             TypeError: `messages` or a context is a single string.
         """
         refuse_single_string(messages, "suggest_many([message])")
-        if contexts is not None and len(contexts) != len(messages):
-            raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")
+        for kind, given in (("contexts", contexts), ("names", names)):
+            if given is not None and len(given) != len(messages):
+                raise ValueError(f"{len(messages)} messages and {len(given)} {kind}, expected the same number")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
         if not 0 <= min_probability <= 1:
@@ -244,6 +258,9 @@ class ReplyIndex:
         for start in starts:
             of_block = None if contexts is None else contexts[start : start + BLOCK]
             suggestions += self._suggest_for(list(messages[start : start + BLOCK]), of_block, k)
+        if names is not None:
+            named = zip(suggestions, names, strict=True)
+            suggestions = [[self._with_name(one, name) for one in each] if name else each for each, name in named]
         if min_probability:
             suggestions = [[one for one in each if (one.probability or 0) >= min_probability] for each in suggestions]
         return suggestions
@@ -272,25 +289,30 @@ class ReplyIndex:
             self.settings = replace(self.settings, curve=curve)
         return curve is not None
 
-    def automatic(self, message: str, precision: float = 0.95, context: Sequence[str] = ()) -> Suggestion | None:
+    def automatic(
+        self, message: str, precision: float = 0.95, context: Sequence[str] = (), name: str | None = None
+    ) -> Suggestion | None:
         """The best suggestion, if ratings show that those with such a score can be sent without a person.
 
         Args:
             message: The message to answer.
             precision: The share of such suggestions that must be right, shown with 90% confidence: see `threshold`.
             context: As in `suggest`.
+            name: As in `suggest`.
 
         Returns:
-            The suggestion; None if its score is too low, or ratings do not show the precision at any score.
+            The suggestion; None if its score is too low, a part of it is to be changed (`Suggestion.spans`), or ratings
+            do not show the precision at any score.
         """
         lowest = self.threshold(precision).score
-        best = self.suggest(message, 1, context)
-        return best[0] if best and best[0].score >= lowest else None
+        best = self.suggest(message, 1, context, name=name)
+        return best[0] if best and best[0].score >= lowest and not best[0].spans else None
 
     def threshold(self, precision: float = 0.95) -> Threshold:
         """The score from which on `automatic` gives suggestions, and what the ratings show (`find_threshold`).
 
-        Of each message, the suggestion with the highest score counts; it is right if it was rated "send".
+        Of each message, the suggestion with the highest score counts; it is right if it was rated "send", and no part
+        of it is to be changed.
         """
         if not 0 < precision < 1:
             raise ValueError(f"precision is {precision}, expected a number above 0 and below 1")
@@ -300,7 +322,7 @@ class ReplyIndex:
         for each in self.ratings:
             question = (each.message, *each.context)
             if each.score is not None and (question not in best or best[question][0] < each.score):
-                best[question] = each.score, each.rating == "send"
+                best[question] = each.score, each.rating == "send" and not self.specifics.spans(each.reply)
         scores, is_right = np.array(list(best.values()), np.float64).reshape(-1, 2).T
         return self._thresholds.setdefault(precision, find_threshold(scores, is_right.astype(bool), precision))
 
@@ -423,9 +445,14 @@ class ReplyIndex:
                 score,
                 messages[row] if messages else None,
                 int(counts[row]),
+                self.specifics.spans(texts[row]),
             )
             for row, score in zip(rows, scores.tolist(), strict=True)
         ]
+
+    def _with_name(self, suggestion: Suggestion, name: str) -> Suggestion:
+        text = NAME.sub(lambda _: name, suggestion.text)
+        return replace(suggestion, text=text, spans=self.specifics.spans(text))
 
     def _select(self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, fill: bool) -> list[list[int]]:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""

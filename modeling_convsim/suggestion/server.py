@@ -37,12 +37,13 @@ MAX_SUGGESTIONS = 10
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
-    """A message to answer, with the earlier messages of its conversation, the newest first."""
+    """A message to answer, the earlier ones of its conversation, the newest first, and the name of who wrote it."""
 
     message: Text
     context: Turns = []
     k: Annotated[int, msgspec.Meta(ge=1, le=MAX_SUGGESTIONS)] = 3
     min_probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    name: Text | None = None
 
 
 def parse_arguments(arguments: list[str] | None, command: str = "convsim serve") -> argparse.Namespace:
@@ -118,7 +119,7 @@ def build_app(index: ReplyIndex, folder: Path, hosts: Sequence[str]) -> Any:
 
     def suggest(question: Question) -> dict[str, Any]:
         with one_at_a_time:
-            found = index.suggest(question.message, question.k, question.context, question.min_probability)
+            found = index.suggest(**msgspec.structs.asdict(question))
             return {"suggestions": [asdict(each) for each in found], "estimated": index.is_estimated}
 
     def rate(rating: Rating) -> dict[str, Any]:
