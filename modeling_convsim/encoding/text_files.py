@@ -31,7 +31,7 @@ def is_table(file: str) -> bool:
     return form_of(Path(file)) in TABLES
 
 
-def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[str]:
+def read_texts(file: str, column: str = "text", remedy: str = "", missing: str | None = None) -> Iterator[str]:
     """Yields the texts of a file: its lines, those of standard input if it is "-", or a column of a table.
 
     The file may be larger than memory. A table is Parquet, CSV (with commas, semicolons, tabs or pipes), TSV (without
@@ -41,6 +41,7 @@ def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[st
         file: Name of the file.
         column: Column of a table.
         remedy: End of the message if the column does not exist.
+        missing: The text of a null in a table; without it, a null is refused.
 
     Raises:
         ValueError: The file is missing or damaged, a table of another format, contains no text, is not UTF-8 (the
@@ -51,7 +52,7 @@ def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[st
         problem = "not a file; to read a pipe, give - and redirect it" if Path(file).exists() else "file not found"
         raise ValueError(f"{file}: {problem}")
     if is_table(file):
-        texts = _column(Path(file), column, remedy)
+        texts = _column(Path(file), column, remedy, missing)
     else:
         lines = decoded_lines(_standard_input()) if file == "-" else text_lines(Path(file), (Path(file).suffix,))
         texts = (text for _, text in lines)
@@ -75,8 +76,9 @@ class _Refused(BrokenLines):
         raise ValueError(f"{location}: {kind}{problem}; correct this line, or remove it")
 
 
-def _column(path: Path, column: str, remedy: str) -> Iterator[str]:
+def _column(path: Path, column: str, remedy: str, missing: str | None) -> Iterator[str]:
     for location, value in _values(path, column, remedy):
+        value = missing if value is None else value
         if not isinstance(value, str):
             raise ValueError(
                 f"{location}: column {column!r} holds {repr(value)[:60]}, which is not text: choose another column, or "

@@ -143,7 +143,8 @@ def _index(options: argparse.Namespace) -> None:
         review_pairs(built)
         built.save(options.output)
     following = f"; next: convsim review {options.output}" if built.review else ""
-    print(f"{options.output}: {len(built):,} distinct replies of {built.total:,}{following}")
+    blank = f", without {built.replies.blank:,} that are empty" if built.replies.blank else ""
+    print(f"{options.output}: {len(built):,} distinct replies of {built.total:,}{blank}{following}")
 
 
 def _suggest(options: argparse.Namespace) -> None:
@@ -182,7 +183,7 @@ def format_suggestion(suggestion: Suggestion) -> str:
 
 
 def _texts(files: list[str], column: str, option: str) -> Iterator[str]:
-    return chain.from_iterable(read_texts(file, column, f": choose one with --{option}") for file in files)
+    return chain.from_iterable(read_texts(file, column, f": choose one with --{option}", "") for file in files)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import numpy as np
 # Marks that do not distinguish replies. "C++", "5%" and "-1" remain different from "C", "5" and "1".
 MARKS = re.compile(r"""[.,;:!?"`´‘‚“”„«»‹›()\[\]{}¿¡…–—。、，！？_~]+|-(?!\d)""")
 
+INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+NO_ANSWER = frozenset({"n/a", "#n/a", "nan", "null", "tbd"})  # in the cells of a table
 PEERS = 20  # best rows that the real reply is expected among
 TEMPERATURE = 0.1  # of the softmax of scores that gives their probabilities
 
@@ -24,6 +26,7 @@ class Replies(NamedTuple):
     texts: list[str]
     counts: np.ndarray  # (rows,), int64: of the reply
     messages: list[str] | None = None  # those that the replies answered
+    blank: int = 0  # replies that were dropped
 
     def numbers(self) -> np.ndarray:
         """(rows,): the number of each row's reply, in the order of the replies."""
@@ -38,9 +41,15 @@ class Replies(NamedTuple):
 
 def canonical_form(text: str) -> str:
     """A key that is equal for texts that differ only in case, punctuation and white space; blank for blank texts."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = INVISIBLE.sub("", unicodedata.normalize("NFKC", text).casefold())
     without_marks = MARKS.sub(" ", re.sub("['’]", "", folded))
     return " ".join(without_marks.split()) or " ".join(folded.split())
+
+
+def is_answer(text: str) -> bool:
+    """Whether a text is an answer of an FAQ, and not a mark of an empty cell, such as "-" or "N/A"."""
+    form = canonical_form(text)
+    return form not in NO_ANSWER and any(unicodedata.category(each)[0] not in "CPZ" for each in form)
 
 
 def deduplicate(replies: Iterable[str], messages: Iterable[str] | None = None, keep_all: bool = False) -> Replies:
@@ -60,9 +69,12 @@ def deduplicate(replies: Iterable[str], messages: Iterable[str] | None = None, k
             if (known := answered.setdefault(reply, {})) == {} or keep_all:
                 known[message] = None
     groups: dict[str, list[str]] = {}
-    for reply in counts:
+    blank = 0
+    for reply, count in counts.items():
         if form := canonical_form(reply):
             groups.setdefault(form, []).append(reply)
+        else:
+            blank += count
     rows: list[tuple[str, int, str | None]] = []
     for variants in groups.values():
         best, total = max(variants, key=counts.__getitem__), sum(counts[each] for each in variants)
@@ -70,7 +82,7 @@ def deduplicate(replies: Iterable[str], messages: Iterable[str] | None = None, k
         of_group = dict.fromkeys(message for each in kept for message in answered.get(each, ()))
         rows += [(best, total, message) for message in of_group] or [(best, total, None)]
     merged, totals, of_rows = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-    return Replies(merged, np.array(totals, np.int64), None if messages is None else of_rows)
+    return Replies(merged, np.array(totals, np.int64), None if messages is None else of_rows, blank)
 
 
 def agreement(scores: np.ndarray, is_allowed: np.ndarray, embeddings: np.ndarray) -> np.ndarray:
@@ -93,19 +105,25 @@ def agreement(scores: np.ndarray, is_allowed: np.ndarray, embeddings: np.ndarray
     return np.einsum("qrd,qd->qr", embeddings, expected)
 
 
-def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float, most: int) -> list[int]:
+def drop_near_duplicates(
+    embeddings: np.ndarray, max_cosine: float, most: int, questions: np.ndarray | None = None
+) -> list[int]:
     """Drops each embedding that is too similar to an earlier one; returns the positions of the first remaining ones.
 
     Args:
         embeddings: (texts, dimensions), L2-normalized, best first.
         max_cosine: Embeddings with this cosine or more are near-duplicates.
         most: The largest number of positions.
+        questions: (texts,): of an FAQ, in which answers to the same question are no near-duplicates.
     """
     remaining: list[int] = []
     left = np.arange(len(embeddings))
     while len(left) and len(remaining) < most:
         remaining.append(int(left[0]))
-        left = left[1:][embeddings[left[1:]] @ embeddings[left[0]] < max_cosine]
+        differs = embeddings[left[1:]] @ embeddings[left[0]] < max_cosine
+        if questions is not None:
+            differs |= questions[left[1:]] == questions[left[0]]
+        left = left[1:][differs]
     return remaining
 
 

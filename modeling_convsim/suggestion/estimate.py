@@ -107,7 +107,7 @@ def review_pairs(index: ReplyIndex) -> None:
 
     Up to 2,000 messages are held out, a fifth of all at a time: the others answer them. Fewer than 20 say too little.
     """
-    texts, _, messages = index.replies
+    texts, messages = index.replies.texts, index.replies.messages
     if messages is None:
         return
     _, first, forms = np.unique(list(map(canonical_form, messages)), return_index=True, return_inverse=True)

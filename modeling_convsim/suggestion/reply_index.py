@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from modeling_convsim.suggestion.deduplication import (
     canonical_form,
     deduplicate,
     drop_near_duplicates,
+    is_answer,
     select_diverse,
 )
 from modeling_convsim.suggestion.probability import Threshold, find_threshold
@@ -72,7 +73,7 @@ class Suggestion:
     score: float
     message: str | None
     count: int
-    spans: tuple[Span, ...]
+    spans: list[Span] = field(hash=False)
 
 
 class ReplyIndex:
@@ -132,7 +133,7 @@ class ReplyIndex:
         duplicate_cosine: float = DUPLICATE_COSINE,
         show_progress: bool = False,
     ) -> "ReplyIndex":
-        """Deduplicates replies and encodes them.
+        """Deduplicates replies and encodes them, without blank ones, whose number is `replies.blank`.
 
         Args:
             encoder: The model.
@@ -158,9 +159,11 @@ class ReplyIndex:
             raise ValueError("an index by messages needs them: expected messages=[message]")
         weight = 0.0 if messages is None or by_messages else message_weight
         settings = IndexSettings(duplicate_cosine, by_messages, weight)
-        texts = tqdm(
+        texts: Iterable[str] = tqdm(
             checked_texts(replies), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress
         )
+        if by_messages:
+            texts = (text if is_answer(text) else "" for text in texts)
         rows = deduplicate(texts, messages, keep_all=by_messages or weight > 0)
         if not rows.texts:
             raise ValueError("there are no texts to build an index of")
@@ -437,7 +440,7 @@ class ReplyIndex:
         return np.stack([self._embeddings[number] for number in distinct.tolist()])[positions.reshape(numbers.shape)]
 
     def _suggestions(self, rows: np.ndarray, scores: np.ndarray) -> list[Suggestion]:
-        (texts, counts, messages), curve = self.replies, self.settings.curve
+        (texts, counts, messages, _), curve = self.replies, self.settings.curve
         return [
             Suggestion(
                 texts[row],
@@ -445,14 +448,14 @@ class ReplyIndex:
                 score,
                 messages[row] if messages else None,
                 int(counts[row]),
-                self.specifics.spans(texts[row]),
+                list(self.specifics.spans(texts[row])),
             )
             for row, score in zip(rows, scores.tolist(), strict=True)
         ]
 
     def _with_name(self, suggestion: Suggestion, name: str) -> Suggestion:
         text = NAME.sub(lambda _: name, suggestion.text)
-        return replace(suggestion, text=text, spans=self.specifics.spans(text))
+        return replace(suggestion, text=text, spans=list(self.specifics.spans(text)))
 
     def _select(self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, fill: bool) -> list[list[int]]:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
@@ -461,10 +464,13 @@ class ReplyIndex:
             return [list(range(min(k, len(rows)))) for rows in candidates]
         embeddings = self._embed_replies(self._numbers[np.concatenate(candidates)])
         ends, selected = np.cumsum([len(rows) for rows in candidates]), []
-        for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
-            distinct = np.arange(len(vectors))
+        # (candidates,), (candidates, dimensions), (candidates,)
+        for rows, vectors, best in zip(candidates, np.split(embeddings, ends[:-1]), scores, strict=True):
+            distinct, messages = np.arange(len(vectors)), self.replies.messages if self.settings.by_messages else None
             if duplicate_cosine < 1:
-                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine, max(MANY, k)), dtype=np.int64)
+                questions = np.array([canonical_form(messages[row]) for row in rows]) if messages else None
+                remaining = drop_near_duplicates(vectors, duplicate_cosine, max(MANY, k), questions)
+                distinct = np.array(remaining, dtype=np.int64)
             diverse = distinct[select_diverse(best[distinct], vectors[distinct], k, diversity)].tolist()
             others = [position for position in range(len(vectors)) if position not in diverse] if fill else []
             selected.append([*diverse, *others][:k])
