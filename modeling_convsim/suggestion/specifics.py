@@ -48,12 +48,12 @@ SPECIFIC = re.compile(
     # amounts of money
     rf"|(?<![\w.]){_CURRENCY}\s?{_NUMBER}|(?<![\w.,]){_NUMBER}\s?(?:{_CURRENCY}|(?:dollars|euros?)\b)"
     # telephone numbers, and long numbers in groups
-    r"|\+\d[\d ().-]{6,}\d|(?<![\w.-])\(?0\d{1,4}\)?[ /.-]\d[\d .-]{4,}\d|(?<![\w.-])\d{3}-\d{4}\b"
+    r"|\+\d[\d ().-]{6,}\d|(?<![\w.-])\(?0\d{1,4}\)?[ /.-]\d[\d .-]{3,}\d|(?<![\w.-])\d{3}-\d{4}\b"
     r"|(?<![\w.-])(?:1[ .-])?\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b"
     r"|(?<!\w)(?:[A-Z]{2}\d\d )?\d{4}(?:[ -]\d{4}){2,}(?:[ -]\d{1,4})?\b"
     # other numbers: named or long ones, and codes of capital letters and digits
     rf"|(?i:\b(?:{_NUMBERED})(?: (?:number|no\.?|nr\.?|n[°º]|id|code))?(?: (?:is|was|of|ist|est|es)|:)?\s?[#(]?"
-    r"(?P<number>(?=(?:[a-z-]*\d){2})[a-z\d][a-z\d-]{3,}\b))|#\d{3,}\b|(?<![\w.,])\d{6,}(?![\w,])"
+    r"(?P<number>(?=(?:[a-z-]*\d){2})[a-z\d][a-z\d-]{3,}\b)(?! \d{3}))|#\d{3,}\b|(?<![\w.,])\d{6,}(?![\w,])"
     r"|(?<![\w.-])(?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){4})[A-Z\d]+(?:-[A-Z\d]+)*(?![\w-])"
 )
 _HINT = re.compile(r"[0-9@]|://|www\.|\.[a-z]+/")  # of which every text with such a part has one
