@@ -41,7 +41,7 @@ if not importlib.util.find_spec("gradio"):
 SPACE = ROOT / "model_cards" / "space"
 CURVE = (0.25, 0.75)  # intercept and slope
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
-REPLIES = ["I like the dog", "a big house", "see you tomorrow", "yes please", "the cat eats today", "no thanks"]
+REPLIES = ["I like the dog", "a big house", "see you, [name], & $7.50", "yes please", "the cat eats today", "no thanks"]
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} &amp; the dog"
 LINES = HOSTILE + "'\r\n\t\u2028\x00 the house"  # browsers replace some of these characters in HTML
 REVIEW = [
@@ -215,6 +215,9 @@ def test_three_replies_are_suggested_each_with_its_probability(page, model):
             assert f"It answered: “{REPLIES[number]} ?”" in shown
             percent = 100 / (1 + np.exp(-(CURVE[0] + CURVE[1] * row[number])))
             assert float(re.match(r"(\d+)% estimated\n", shown)[1]) == pytest.approx(percent, abs=0.51)
+            marks = ["[name]", "$7.50"] if "[name]" in REPLIES[number] else []
+            assert card.locator("mark").all_inner_texts() == marks
+        assert page.get_by_text("change it before you send").is_visible() == any("[name]" in REPLIES[n] for n in best)
 
 
 def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder):
@@ -315,9 +318,14 @@ def post(address: str, path: str, body: bytes, kind: str = "application/json") -
 
 def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, index_folder, ratings):
     question = {"message": SENTENCES[0], "k": 2, "context": ["the dog"]}
-    expected = ReplyIndex.load(index_folder).suggest(SENTENCES[0], 2, context=["the dog"])
-    found = {"suggestions": [asdict(one) for one in expected], "estimated": True}
+    index = ReplyIndex.load(index_folder)
+    expected = index.suggest(SENTENCES[0], 2, context=["the dog"])
+    found = {"suggestions": json.loads(json.dumps([*map(asdict, expected)])), "estimated": True}
     assert post(address, "suggest", json.dumps(question).encode()) == (200, found)
+    named = json.loads(json.dumps([asdict(one) for one in index.suggest(SENTENCES[0], 6, name="Ann")]))
+    asked = {"message": SENTENCES[0], "k": 6, "name": "Ann"}
+    assert post(address, "suggest", json.dumps(asked).encode())[1]["suggestions"] == named
+    assert [one["spans"] for one in named if one["text"] == "see you, Ann, & $7.50"] == [[[16, 21]]]
     question["min_probability"] = (expected[0].probability + expected[1].probability) / 2
     assert post(address, "suggest", json.dumps(question).encode())[1]["suggestions"] == found["suggestions"][:1]
     rated = {"message": SENTENCES[0], "reply": REPLIES[0], "rating": "send", "score": 0.25, "context": ["a"]}
