@@ -9,6 +9,7 @@ from data_scripts.boilerplate.names import MENTION, Names, words
 SIGNATURES, PARTS = "initials and names at the end", "marks of parts"
 FEWEST = 3  # times that something recurs
 SHARE, SHARE_SIGNED = 0.1, 0.2  # of an author's messages: with one signature; with any that has a mark
+SHARE_CARETS = 0.01  # of all messages with initials such as ^MB, if those that do not recur are initials, too
 MOST_CHARACTERS = 300  # of an ending
 _MARK = r"[\^*/~=|,–—-]"
 _WORD = r"(?:(?:[^\W\d_]\.)+|[^\W\d_][\w'’&/-]*)"
@@ -21,6 +22,7 @@ _ENDING = re.compile(
     rf"(?P<name>{_WORD}(?: {_WORD}){{0,3}})[\s.!]*)?"
     rf"(?P<after>\s*{_NOT_AFTER}{_NUMBER.format('last')}[\s.,]*)?(?P<links>(?:\s*https?://\S+)*)\s*\Z"
 )
+_ADJOINS = re.compile(r"[\w'\"`(\[{<|\\]")
 _MENTIONS = rf"\A((?:\s*\.?{MENTION}[,:]?)*\s*)"
 _AT_START = re.compile(rf"{_MENTIONS}{_NUMBER.format('first')}(?![\w/]):?\s*")
 _FIRST_ELLIPSIS, _LAST_ELLIPSIS = re.compile(rf"{_MENTIONS}(?:\.{{2,}}|…)\s*"), re.compile(r"\s*(?:\.{2,}|…)\s*\Z")
@@ -41,7 +43,7 @@ class Endings:
         self._messages: Counter[str | None] = Counter()
         self._counts: Counter[tuple[str | None, str, str]] = Counter()  # of marks, and of names
         self._carets = 0  # of all authors
-        self._seen: dict[str | None, tuple[str, set[str]]] = {}  # the number of parts, and the last of them
+        self._seen: dict[tuple[str | None, str], set[str]] = {}  # the last parts, by their number
         self._divided: set[tuple[str | None, str]] = set()
 
     def add_authors(self, authors: Iterable[str | None]) -> None:
@@ -59,9 +61,8 @@ class Endings:
         start = _AT_START.match(text)
         if number := ending["last"] or ending["first"] or (start and start["first"]):
             part, _, count = number.partition("/")
-            last_count, seen = self._seen.get(author, ("", set()))
-            seen = {part} if last_count != count or part in seen else seen | {part}
-            self._seen[author] = count, seen
+            seen = self._seen.get((author, count), set())
+            seen = self._seen[author, count] = {part} if part in seen else seen | {part}
             # Who gives four stars and then five divides nothing.
             if count in seen and len(seen) >= (2 if count < "5" else int(count)):
                 self._divided |= {(author, count)}
@@ -82,7 +83,7 @@ class Endings:
             body = _FIRST_ELLIPSIS.sub(r"\1", body)
         if number and number[0] != number[-1]:
             body = _LAST_ELLIPSIS.sub("", body)
-        if not (is_signed or number) or not re.search(r"\w", body + links):
+        if not (is_signed or number) or not re.search(r"[^\s.,!?]", body + links):
             return text
         counts.update({SIGNATURES: int(is_signed), PARTS: int(bool(number))})
         return f"{body.rstrip()} {links.strip()}".rstrip()
@@ -100,7 +101,7 @@ class Endings:
         signs = signed >= FEWEST and signed >= SHARE_SIGNED * self._messages[author]
         if adjoins or not _may_sign(ending):
             return signs and marked > 1 and mark not in ("", "/", "=")
-        if mark == "^" and self._carets >= FEWEST:  # nobody ends otherwise so
+        if mark == "^" and self._carets >= max(FEWEST, SHARE_CARETS * self._messages.total()):
             return True
         often = marked + self._counts[author, "bare", name]
         if often >= FEWEST and often >= SHARE * self._messages[author]:
@@ -115,7 +116,12 @@ class Endings:
 
 
 def _ending(text: str) -> re.Match[str]:
-    match = _ENDING.search(text, max(len(text) - MOST_CHARACTERS, 0))
+    start = max(len(text) - MOST_CHARACTERS, 0)
+    while (match := _ENDING.search(text, start)) and match["name"]:
+        first = re.split(r"[\s-]", match["name"])[0]
+        if first.casefold() not in _NO_NAMES or first.isupper():
+            break
+        start = match.start("name") + len(first)  # Thanks-Anwar
     assert match
     return match
 
@@ -125,21 +131,21 @@ def _mark(ending: re.Match[str]) -> str:
 
 
 def _adjoins(ending: re.Match[str]) -> bool:
-    """Whether the mark follows a letter or digit, as in A/B and in 6-PM."""
-    return ending["mark"] is not None and ending.string[: ending.start("mark")][-1:].isalnum()
+    """Whether the mark follows a letter, a digit or an opening mark, as in A/B, 6-PM and '^a'."""
+    if ending["mark"] is None or ending["before"]:
+        return False
+    return _ADJOINS.match(ending.string[: ending.start("mark")][-1:]) is not None
 
 
 def _may_sign(ending: re.Match[str]) -> bool:
     """Whether an ending has initials, or words with a capital, of which none is an ordinary word."""
-    if not ending["signature"]:
+    mark, name = ending["mark"], ending["name"]
+    if not name or mark == ",":
         return False
-    mark, parts = ending["mark"], ending["name"].split()
-    if (
-        mark == ","
-        or len(parts) > 3
-        or any(word.casefold().rstrip(".") in (_NO_INITIALS if word.isupper() else _NO_NAMES) for word in parts)
-    ):
-        return False
-    if ending["name"].islower():
-        return len(parts) == 1 and (mark == "^" or (mark is not None and len(parts[0]) == 2))
-    return all(word[0].isupper() and (mark == "^" or not word.isupper() or len(word) <= 4) for word in parts)
+    if mark == "^" and " " not in name:
+        return True
+    if name.islower():
+        return mark is not None and len(name) == 2 and name not in _NO_NAMES
+    parts = [word.rstrip(".") for word in name.split()]
+    ordinary = any(word.casefold() in (_NO_INITIALS if word.isupper() else _NO_NAMES) for word in parts)
+    return len(parts) < 4 and not ordinary and all(p[0].isupper() and (len(p) < 5 or not p.isupper()) for p in parts)

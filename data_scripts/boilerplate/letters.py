@@ -46,7 +46,7 @@ _FOOTER = re.compile(  # perhaps with a link, and an excuse
     rf"(?:\A|\n(?:--\s+)?|(?<=[.!?,)\n])[ \t]*|\s(?:--\s)?(?=[A-Z]))\s*(?i:{_DEVICE})(?:[^\n.!?]|\.(?=\w)){{0,60}}"
     r"(?:\.?\s+(?i:please excuse|excuseer|veuillez excuser)\s[^\n.!?]{1,40})?\.?\s*\Z"
 )
-_ADDRESSEE = re.compile(rf"\A\s*\.?(?P<name>{MENTION})(?:[,:;]|\s)+(?:(?:{MENTION}|@\d+)(?:[,:;]|\s)+)*(?:[–—-]\s+)?")
+_ADDRESSEE = re.compile(rf"\A\s*\.?(?P<name>{MENTION})(?:[,:;]|\s)+(?:(?:{MENTION}|@\d+)(?:[,:;]|\s)+)*(?:[–—-]+\s+)?")
 _HANDLE = re.compile(rf"(?<![\w@/])(?<!\w\.){MENTION}")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
 _TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
@@ -109,7 +109,7 @@ def strip_letter(
             reference = stripped
         if kind == CLOSINGS:
             stripped = endings.strip(stripped, author, names, counts)
-    named = _name_addressed(stripped, names)
+    named = _name_addressed(stripped, names, author)
     counts[MENTIONS] += named.count(NAME) - stripped.count(NAME)
     stripped = named
     return text if stripped == original else _with_capital(stripped.strip(), reference)
@@ -262,12 +262,14 @@ def _is_signature(line: str, names: Names) -> bool:
     return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
 
 
-def _name_addressed(text: str, names: Names) -> str:
-    """Replace speakers' handles, their names where they are addressed, and in "Thanks Tunde," all capitalized words."""
-    handles = [match for match in _HANDLE.finditer(text) if names.is_speaker(match[0].strip("<@>"))]
-    for match in reversed(handles):
-        end = names.skip_last_names(text, match.start() + 1, match.end())
-        text = f"{text[: match.start()]}{NAME}{text[end:]}"
+def _name_addressed(text: str, names: Names, author: str | None) -> str:
+    """Replace other speakers' handles, names where somebody is addressed, and in "Thanks Tunde," capitalized words."""
+    for handle in reversed([*_HANDLE.finditer(text)]):
+        name = handle[0].strip("<@>")
+        if not names.is_speaker(name) or name.casefold() == (author or "").casefold():
+            continue
+        end = names.skip_last_names(text, handle.start() + 1, handle.end())
+        text = f"{text[: handle.start()]}{NAME}{text[end:]}"
     position = 0
     while match := _ADDRESS.search(text, position):
         position = match.start() + 1  # within what is no name, an address may begin: "ok, thanks Tunde."

@@ -34,6 +34,8 @@ def strip(texts, text, author="desk"):
         ([" -KB", " -JV", " -DD"], "Send it.--JV", "Send it."),
         ([" -KB", " -KB", " -DD", " -DD"], "you go-DD", "you go"),
         ([" -KB", " -KB", " -KB"], "Here. KB", "Here."),
+        ([" -Sha", " -Sha", " -Anwar"], "Here. Thanks-Sha", "Here. Thanks"),
+        ([" ^MB", " ^TJ", " ^MB"], "😳 ^TV", "😳"),
         ([" - Peter", " - Jayne", " - Lauren"], "Here. Lauren https://t.co/x", "Here. https://t.co/x"),
         ([" = JJ", " = JJ", " -JJ"], "Here\n= JJ https://t.co/x", "Here https://t.co/x"),
         (["\nRobbie", "\nRobbie", ". Robbie"], "Here.\nRobbie", "Here."),
@@ -72,7 +74,7 @@ def test_marks_may_be_beside_a_signature(text):
 def test_a_text_that_happens_to_end_so_keeps_its_end():
     for author, text in OTHERS:
         assert strip(["B ^MB", "C ^MB", "D ^TJ", "E 1/2", "F 2/2"], text, author)[0] == text
-    texts = ["B -MB", "C -MB", "D -TJ", "E 1/2", "F 2/2"]
+    texts = ["B -MB", "C -MB", "D -TJ", "E 1/2", "F 2/2", "dpkg -l | grep ^ii", "grep '^rc'"]
     for text in (
         "Add 1/3 cup",
         "It costs $1/2",
