@@ -63,6 +63,7 @@ MESSAGE_SCHEMA = pa.schema(
         ("time", pa.float64()),
         *text_fields("text", "source"),
         ("gap", pa.float64()),
+        ("is_answer", pa.bool_()),
         ("row", pa.int64()),
         *_measure_fields(),
     ]

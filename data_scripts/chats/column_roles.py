@@ -18,11 +18,6 @@ SHAPES = {
     "one chat": ("text", "speaker", "time"),
 }
 
-# Columns that say whether a message is one of one's own, or of a customer.
-_SIDE_FLAGS = (
-    "is from me; from me; incoming; is incoming; inbound; is inbound; outgoing; is outgoing; outbound; is outbound; "
-    "from customer; is customer; from agent; is agent"
-)
 # Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous.
 _NAMES = {
     "input": (
@@ -62,7 +57,6 @@ _NAMES = {
         "author username; from id; sender id; author id; user id; user login; login; requester; requester id; "
         "reporter; participant; nick; nickname; handle; screen name; who; by",
         "name; nom; nombre; nome; von; de; role; sender type; author type; party; side; direction",
-        _SIDE_FLAGS,
     ),
     "time": (
         "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
@@ -78,17 +72,27 @@ _PERSON_FIELDS = "display name; name; n; full name; username; user name; login; 
 MOST_SIDES = 4
 # The values of a column that says of each message which side wrote it, and of a column of authors without names
 _PEOPLE = frozenset(
-    "admin advisor agent brand business company employee helpdesk host me operator out outbound outgoing rep "
-    "representative seller sent staff support teammate".split()
+    "admin advisor agent brand business care company csr doctor employee helpdesk host me operator out outbound "
+    "outgoing rep representative seller sent service staff support team teammate technician".split()
 )
 _MACHINES = frozenset("ai assistant bot chatbot gpt model".split())
 ANSWERING = _PEOPLE | _MACHINES
 ASKING = frozenset(
-    "buyer caller client consumer contact cust customer enduser guest human in inbound incoming other patient received "
-    "requester student them user visitor".split()
+    "buyer caller client consumer contact cust customer enduser guest human in inbound incoming lead other patient "
+    "received requester shopper student them user visitor".split()
 )
+_SERVED = {"contact", "customer", "lead"}  # beside them, a user is one of the program of a help desk
+# The names of columns that say of each message whether one side wrote it, such as `is_from_agent`, have one more word.
+_FLAG_WORDS = frozenset(
+    "is was by from sent written author sender user message msg reply response comment post".split()
+)
+_FLAGS = _PEOPLE | ASKING - {"human", "other"}
+_FALSE = frozenset(("false", "0", "no", "n", "f"))
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
+
+
+_TRUE = frozenset(("true", "1", "yes", "y", "t"))
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,40 @@ def answering_roles(values: Iterable[str]) -> list[str]:
 
     Where people answer, those of bots are left out.
     """
-    sides = {re.sub(r"[\W_]+", "", value).casefold(): value for value in values}
-    if not sides.keys() & ASKING or len(sides) > MOST_SIDES:
-        return []
-    return [sides[side] for side in sorted(sides.keys() & _PEOPLE or sides.keys() & _MACHINES)]
+    values = list(values)
+    answering = answering_sides("", values)
+    return sorted((value for value in values if side_of(value) in answering), key=side_of)
+
+
+def answering_sides(column: str, values: Iterable[Any]) -> frozenset[str]:
+    """The sides (`side_of`) that answer, if a column says of each message which side wrote it; else none.
+
+    Its values are the names of sides, or it is named after one side and says whether that side wrote the message.
+    """
+    sides = set(map(side_of, values))
+    flag, answering = _flag(column), frozenset[str]()
+    if flag and sides <= _TRUE | _FALSE | {""}:
+        answering = _TRUE if flag in _PEOPLE else _FALSE if sides & _FALSE else frozenset([""])
+    elif sides & ASKING and len(sides - {""}) <= MOST_SIDES:
+        answering = next((group for group in (_PEOPLE, _MACHINES) if sides & group), answering)
+        if not answering and sides & _SERVED:
+            answering = frozenset(["user"])
+    return answering if sides & answering and sides - answering else frozenset()
+
+
+def side_of(value: Any) -> str:
+    """A value of a column of sides as in `ANSWERING` and `ASKING`, if one of them is its first or last word."""
+    words = "" if _is_missing(value) else plain_name(str(value).strip().removesuffix(".0"))
+    parts = words.split()
+    joined = "".join(parts)
+    return next((each for each in (joined, *parts[-1:], *parts[:1]) if each in ANSWERING | ASKING), joined)
+
+
+def _flag(column: str) -> str | None:
+    """The side that a column such as `author.is_staff` is named after; a `user` of 0 and 1 may be the number of one."""
+    words = plain_name(column.rpartition(".")[2]).split()
+    side = "".join([word for word in words if word not in _FLAG_WORDS] or words[1:][-1:])
+    return side if side in _FLAGS else None
 
 
 def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
@@ -138,10 +172,13 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
         chosen["input"] = BOTH.join(parts)
     if rows and not {"text", "input"} & {*chosen, *guess.ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
-    if "text" in chosen and "speaker" not in chosen:
-        speaker = _person_or_side(columns, chosen, rows, values) or next(iter(speakers), None)
-        if speaker:
+    if "text" in chosen:
+        side = _find_side(columns, chosen, rows)
+        speaker = chosen.get("speaker") or _find_person(columns, chosen, rows, values) or side
+        if speaker := speaker or next(iter(speakers), None):
             chosen["speaker"] = speaker
+        if side and not _is_own(side, values[side]):
+            chosen["side"] = side
     return guess
 
 
@@ -176,7 +213,6 @@ def _named_columns(
     for group in _NAMES[role]:
         # A column `agent` may hold names, unlike a column `answer`.
         fits = are_long_texts if role in _PAIR and group is not _NAMES[role][0] else _FITS[role]
-        fits = _are_labels if group is _SIDE_FLAGS else fits
         names = group.split("; ")
         named = [name for name in columns if plain_name(name) in names]
         found.append([name for name in named if not rows or (values[name] and fits(values[name]))])
@@ -312,10 +348,10 @@ def _covers(rows: Sequence[Record], name: str, text: str) -> bool:
     return 2 * sum(not _is_missing(look_up(row, name)) for row in said) >= len(said)
 
 
-def _person_or_side(
+def _find_person(
     columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record], values: dict[str, list[Any]]
 ) -> str | None:
-    """The field of a person, such as `u.username`, or the only column of the sides of conversations, such as agent."""
+    """The field of a person, such as `u.username`."""
     free = [name for name in columns if name not in chosen.values() and values[name]]
     free = [name for name in free if _are_names(values[name]) and _covers(rows, name, chosen["text"])]
     for field in _PERSON_FIELDS.split("; "):
@@ -323,8 +359,45 @@ def _person_or_side(
             *parents, last = name.split(".")
             if plain_name(last) == field and any(is_named(parent, _PERSONS) for parent in parents):
                 return name
-    sides = [name for name in free if answering_roles(set(map(str, values[name])))]
-    return sides[0] if len(sides) == 1 else None
+    return None
+
+
+def _find_side(columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record]) -> str | None:
+    """The column that says of each message which side wrote it, if one does and no other contradicts it."""
+    rows = [row for row in rows if not _is_missing(look_up(row, chosen["text"]))]
+    found: dict[str, set[int]] = {}
+    for name in columns:
+        if name in chosen.values() and name != chosen.get("speaker"):
+            continue
+        cells = [look_up(row, name) for row in rows]
+        answering = answering_sides(name, cells)
+        answers = [side_of(cell) in answering for cell in cells]
+        if answering and _divides(answers, rows, chosen):
+            found[name] = {number for number, is_answer in enumerate(answers) if is_answer}
+    fewest = min(found, key=lambda name: len(found[name]), default="")  # others may count bots among those who answer
+    return fewest if fewest and all(found[fewest] <= each for each in found.values()) else None
+
+
+def _divides(answers: list[bool], rows: Sequence[Record], chosen: dict[str, str]) -> bool:
+    """Whether both sides write at least a tenth, most authors are on one side, and some thread has both sides.
+
+    A column that says who began each call, `inbound` or `outbound`, says nothing about a message.
+    """
+    groups: dict[str, dict[str, list[bool]]] = {"speaker": {}, "thread": {}}
+    for role in groups.keys() & chosen.keys():
+        for row, is_answer in zip(rows, answers, strict=True):
+            if not _is_missing(value := look_up(row, chosen[role])):
+                groups[role].setdefault(str(value), []).append(is_answer)
+    authors, threads = (list(group.values()) for group in groups.values())
+    usual = sum(max(sum(own), len(own) - sum(own)) for own in authors)
+    is_divided = any(len(set(each)) > 1 for each in threads) or all(len(each) == 1 for each in threads)
+    has_both = len(answers) <= 10 * sum(answers) <= 9 * len(answers)
+    return has_both and is_divided and usual * 10 >= 9 * sum(map(len, authors))
+
+
+def _is_own(side: str, values: Sequence[Any]) -> bool:
+    """Whether a column says which messages are one's own, as in a chat of friends, where both sides answer."""
+    return _flag(side) == "me" or _PEOPLE & set(map(side_of, values)) == {"me"}
 
 
 def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:

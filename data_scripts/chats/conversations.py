@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from data_scripts.chats.logs import add_log_arguments, is_on_hub, open_logs, read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
+from data_scripts.chats.tables import WHO_ANSWERS
 from data_scripts.clean.filters import PAIR, Filters, filter_settings, measure, measure_language
 from data_scripts.dataset_folders import Report, format_table, start_report
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_memory_argument, read_filters
@@ -36,7 +37,7 @@ class ConversationOptions(PairOptions):
     filters: str = "chat"
     columns: Sequence[str] = ()
     gap: str | None = None
-    repliers: Sequence[str] = ()
+    repliers: Sequence[str] | None = None
     encoding: str | None = None
     date_order: str | None = None
     keep_salutations: bool = False
@@ -92,7 +93,7 @@ def prepare_conversations(
         if lost:
             print(f"warning: {lost}", file=sys.stderr)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
-            _hint_at_repliers(pairs)
+            _show_repliers(pairs, logs, options.repliers is None)
         summary = write_pairs(pairs, folder, options, report)
     if show:
         print(summary)
@@ -117,12 +118,22 @@ def _start_report(
     return report
 
 
-def _hint_at_repliers(pairs: ir.Table) -> None:
-    """Print a line if a few authors answer all the others."""
+def _show_repliers(pairs: ir.Table, logs: Sequence[ChatLog], all_authors: bool) -> None:
+    """Print a line if a column says who answers, or a few authors answer all the others."""
     from data_scripts.chats.turns import find_repliers
 
+    columns = "; ".join(log.detected[WHO_ANSWERS] for log in logs if WHO_ANSWERS in log.detected)
     authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
-    if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
+    repliers = [] if columns else find_repliers(list(zip(*authors.values(), strict=True)))
+    if not all_authors and (columns or set(authors["replier"]) <= set(repliers)):
+        named = columns or f"the author is {' or '.join(repliers)}"
+        print(f"only replies in which {named} become pairs; --repliers NAME chooses other authors", file=sys.stderr)
+    elif columns:
+        print(
+            f"hint: replies in which {columns} answer the others; --repliers without names makes pairs of these only",
+            file=sys.stderr,
+        )
+    elif repliers:
         option = shlex.join(["--repliers", *repliers])
         print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)
 

@@ -13,6 +13,7 @@ from modeling_convsim.files.texts import BrokenLineError
 Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
 FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
+TWEET_TIME = "%a %b %d %H:%M:%S %z %Y"  # which `_parse_words` reads, too, but slowly
 MAX_DATE = 60  # characters of a date with the name of a month
 # A date and a time of day before or after a name, as patterns without groups.
 DATE = (
@@ -100,7 +101,7 @@ class Dates:
 
     def _parse(self, text: str) -> float | datetime:
         text = re.sub(r"^(\d{4})[년年] ?(\d{1,2})[월月] ?(\d{1,2})[일日]\s?", r"\1-\2-\3 ", text).rstrip()
-        for parse in (float, datetime.fromisoformat):
+        for parse in (float, datetime.fromisoformat, lambda tweet: datetime.strptime(tweet, TWEET_TIME)):
             try:
                 return parse(text)
             except ValueError:

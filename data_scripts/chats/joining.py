@@ -29,7 +29,7 @@ def join_logs(
     scratch: Path,
     filters: Filters,
     report: Report,
-    repliers: Sequence[str] = (),
+    repliers: Sequence[str] | None = None,
     context: int = 0,
 ) -> ir.Table:
     """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`.
@@ -40,7 +40,8 @@ def join_logs(
         scratch: the folder of `store_logs`.
         filters: the rules.
         report: gets the counts.
-        repliers: the authors whose replies become pairs; empty for all.
+        repliers: the authors whose replies become pairs; empty for those of the side that answers, if the logs say
+            which one does; None for all.
         context: the maximum number of earlier turns of a pair.
 
     Returns:
@@ -58,32 +59,32 @@ def join_logs(
     pairs = []
     if messages or not ready:
         table = read_parquet(database, [scratch / MESSAGES_FILE])
-        pairs.append(_message_pairs(table, scratch, filters, report, repliers, context))
+        pairs.append(_message_pairs(table, filters, report, repliers, context))
     if ready:
-        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report, context))
+        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), filters, report, context))
     return pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0]
 
 
 def _message_pairs(
-    messages: ir.Table, scratch: Path, filters: Filters, report: Report, repliers: Sequence[str], context: int
+    messages: ir.Table, filters: Filters, report: Report, repliers: Sequence[str] | None, context: int
 ) -> ir.Table:
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
     from data_scripts.chats.links import READ_WITHOUT_PREFIX, read_without_prefixes
-    from data_scripts.chats.turns import check_repliers
+    from data_scripts.chats.turns import mark_answers
     from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
 
-    check_repliers(messages, repliers)
+    messages = mark_answers(messages, repliers)
     messages, read_anew = read_without_prefixes(messages)
     messages = _leave_out_automatic(messages, filters, report)
     if read_anew:
         report["messages"][READ_WITHOUT_PREFIX] = read_anew
     turns = _filter_turns(messages, filters, report)
     has_links = messages.parent.notnull().any().to_pyarrow().as_py()
-    names, is_divided = _name_threads(turns, scratch, may_divide=not has_links)
+    names, is_divided = _name_threads(turns, may_divide=not has_links)
     joined = _join_answers(turns, names if is_divided else None)
-    losses = _losses(joined, repliers)
+    losses = _losses(joined, all_authors=repliers is None)
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
@@ -121,12 +122,12 @@ def _filter_turns(messages: ir.Table, filters: Filters, report: Report) -> ir.Ta
     return turns
 
 
-def _name_threads(turns: ir.Table, scratch: Path, may_divide: bool) -> tuple[ir.Table, bool]:
+def _name_threads(turns: ir.Table, may_divide: bool) -> tuple[ir.Table, bool]:
     """The name of each turn's thread, and whether long threads were divided; a part of a tree would lose many pairs."""
     from data_scripts.chats.threads import divide_threads, thread_names
     from data_scripts.pairs.engines import materialize
 
-    names = materialize(thread_names(turns, scratch), "threads")
+    names = materialize(thread_names(turns), "threads")
     divided = divide_threads(names) if may_divide else None
     return (names, False) if divided is None else (materialize(divided, "threads"), True)
 
@@ -148,7 +149,7 @@ def _join_answers(turns: ir.Table, parts: ir.Table | None) -> ir.Table:
     return joined
 
 
-def _losses(joined: ir.Table, repliers: Sequence[str]) -> dict[str, ir.BooleanValue]:
+def _losses(joined: ir.Table, all_authors: bool) -> dict[str, ir.BooleanValue]:
     """Why a kept turn becomes no response -> whether it applies; of several, the first one counts."""
     from data_scripts.chats.links import LOST
 
@@ -159,8 +160,8 @@ def _losses(joined: ir.Table, repliers: Sequence[str]) -> dict[str, ir.BooleanVa
         | (joined.speaker == joined.input_speaker).fill_null(False),
         "message answered was removed": joined.input_rule != KEPT,
     }
-    if repliers:
-        losses["reply of another author"] = ~joined.speaker.isin(repliers).fill_null(False)
+    if not all_authors:
+        losses["reply of another author"] = ~joined.is_answer.fill_null(True)
     if "part" in joined.columns:  # a pair of two parts could have a text in each of two splits
         losses[BETWEEN_PARTS] = (joined.part != joined.other).fill_null(False)
     return losses
@@ -180,7 +181,7 @@ def _count(table: ir.Table) -> int:
     return table.count().to_pyarrow().as_py()
 
 
-def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report, context: int) -> ir.Table:
+def _ready_pairs(pairs: ir.Table, filters: Filters, report: Report, context: int) -> ir.Table:
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     import ibis
 
@@ -213,7 +214,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     kept = pairs.filter(pairs.rule == KEPT).inner_join(contexts, [("row", "key")])
     kept = kept.select(*PAIR_SCHEMA.names, "row", "chain")
     bare = kept.filter(kept.thread.isnull()).select("row", "input", "response", "source", "chain")
-    names = name_bare_threads(materialize(bare, "bare"), scratch).select(key="row", name="thread")
+    names = name_bare_threads(materialize(bare, "bare")).select(key="row", name="thread")
     named = kept.left_join(names, kept.row == names.key)
     pairs = named.mutate(thread=ibis.coalesce(named.thread, named.name)).select(PAIR_SCHEMA.names)
     nobody = ibis.null("string")

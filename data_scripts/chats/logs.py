@@ -67,11 +67,12 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--repliers",
-        nargs="+",
-        default=[],
+        nargs="*",
         metavar="NAME",
         help="authors, spelled as in the log, such as the agents of a support log or yourself: only their replies "
-        "become pairs (default: the replies of all authors)",
+        "become pairs; without names, those of the side that answers, if a column such as inbound or is_staff, or the "
+        "names of authors, such as Agent and Customer, say so (default: of all authors; in `convsim adapt`, as without "
+        "names)",
     )
     group.add_argument(
         "--encoding",

@@ -35,6 +35,7 @@ class Message(NamedTuple):
     text: str
     source: str
     gap: float | None  # seconds of silence that end a conversation; None: the thread is one conversation
+    is_answer: bool | None = None  # whether the side that answers wrote it; None: the log does not say
 
 
 class Pair(NamedTuple):

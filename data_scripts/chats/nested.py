@@ -41,7 +41,7 @@ class Messages:
     Attributes:
         column: `b` or `a.b`, the list.
         roles: role -> the field of a message; empty if the messages are texts.
-        marks: the fields that may say which messages are left out.
+        marks: the fields that may say which messages are left out, or who answers.
         opening: role or mark -> the field of the record that is its first message; empty if the list has that, too.
     """
 
@@ -80,7 +80,8 @@ def find_messages(rows: list[Record]) -> Messages | None:
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
-            marks = [name for name in fields if rule_of(name) and name not in ROLES]
+            side = guessed.get("side")
+            marks = [name for name in fields if (rule_of(name) or name == side) and name not in ROLES]
             found.append(Messages(column, roles, marks, _find_opening(rows, marks)))
     return found[0] if len(found) == 1 else None
 

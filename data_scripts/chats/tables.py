@@ -3,9 +3,18 @@
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 
-from data_scripts.chats.column_roles import BOTH, flat_columns, guess_roles, look_up, shape_of
-from data_scripts.chats.dates import with_dates
+from data_scripts.chats.column_roles import (
+    BOTH,
+    answering_sides,
+    flat_columns,
+    guess_roles,
+    look_up,
+    shape_of,
+    side_of,
+)
+from data_scripts.chats.dates import Dates, with_dates
 from data_scripts.chats.marks import find_marks, find_verdicts
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
 from data_scripts.clean.filters import is_placeholder
@@ -26,10 +35,12 @@ COLUMN_NAMES = {
     "speaker": ("speaker", "user"),
     "time": ("time", "timestamp"),
     "source": ("source",),
+    "side": (),
 }
 
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,32};)")  # in a text that nobody escaped
 
+WHO_ANSWERS = "who answers"  # of what is detected
 TEXTS = ("text", "input", "response")
 RowConverter = Callable[[ChatLog, Fields, int], Message | Pair]  # (log, its values by role, number of the row)
 
@@ -47,9 +58,10 @@ def read_table(log: ChatLog) -> Items:
     find = find_verdicts if convert is _to_pair else find_marks
     marks = find(flat_columns(records.columns, records.sample), records.sample, names)
     rows = records.rows({part for name in (*names.values(), *marks.rules) for part in _paths(name)}, log.broken)
-    if "time" in names and convert in (_to_turn, _to_message):  # the other shapes have no order in time
+    if "time" in names and convert in (_to_turn, _to_message):  # the other shapes need no order in time
         rows, dates = with_dates(rows, lambda row: look_up(row[1], names["time"]), log.date_order, str(log.path))
     unseen = set(log.columns)
+    answering = _find_answering(log, records, names)
     html = _html_roles(names, records.sample)
     if html:
         log.detected["texts"] = "HTML"
@@ -59,6 +71,7 @@ def read_table(log: ChatLog) -> Items:
         values |= {role: html_to_text(text) if role in html else _unescape(text) for role, text in texts.items()}
         if dates:
             values["time"] = dates.seconds(values["time"])
+        values["side"] = side_of(values["side"]) in answering if answering else None
         return convert(log, Fields(values), number)
 
     try:
@@ -100,17 +113,36 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
             f"as in {_stated(role, candidates[0])}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
-    roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
+    roles = guess.columns if shape_of(names) is None else {"speaker", "time", "side"} & guess.columns.keys()
     for role in ("time", "input"):  # the column that is named time has only times of day
         if BOTH in guess.columns.get(role, ""):
             names.pop(role, None)
     guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
-    guessed = {role: name for role, name in guessed.items() if name not in names.values()}
+    guessed = {role: name for role, name in guessed.items() if role == "side" or name not in names.values()}
     if shape_of(names | guessed):
-        if guessed:
+        if guessed and "format" not in log.detected:  # else, these are columns of what was found within records
             log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())
         names |= guessed
     return names
+
+
+def _find_answering(log: ChatLog, records: Records, names: dict[str, str]) -> frozenset[str]:
+    """The sides that answer, of the column of sides, which are noted as detected; none if there is no such column.
+
+    Raises:
+        InputError: the column that the user named does not say who answers.
+    """
+    if "side" not in names:
+        return frozenset()
+    cells = [look_up(record, names["side"]) for record in records.sample]
+    if not (answering := answering_sides(names["side"], cells)):
+        raise InputError(
+            f"--columns {_stated('side', names['side'])}: it does not say who answers; expected a column of sides, "
+            "such as customer and agent, or one named after a side, such as inbound or is_staff, with true and false"
+        )
+    shown = dict.fromkeys(str(cell) if side_of(cell) else "missing" for cell in cells if side_of(cell) in answering)
+    log.detected[WHO_ANSWERS] = f"{names['side']} is {' or '.join(shown)}"
+    return answering
 
 
 def default_columns(columns: list[str]) -> dict[str, str]:
@@ -214,7 +246,10 @@ def _to_pair(log: ChatLog, values: Fields, number: int) -> Pair:
 def _to_reply(log: ChatLog, values: Fields, number: int) -> Message:
     # pandas writes 12 as 12.0 if other values are missing
     name, parent = (text.removesuffix(".0") for text in (values.required("id"), values.label("parent")))
-    return _message(log, values, name)._replace(parent=parent, thread=values.label("thread") or None)
+    time = None
+    with suppress(BrokenLineError):  # links need no times; only the parts of an answer are in their order
+        time = Dates(log.date_order).seconds(values.get("time"))
+    return _message(log, values, name)._replace(parent=parent, thread=values.label("thread") or None, time=time)
 
 
 def _to_turn(log: ChatLog, values: Fields, number: int) -> Message:
@@ -225,7 +260,7 @@ def _to_turn(log: ChatLog, values: Fields, number: int) -> Message:
 
 def _message(log: ChatLog, values: Fields, name: str) -> Message:
     text, source = values.text("text"), values.label("source") or log.name
-    return Message(name, None, None, _speaker(values), None, text, source, None)
+    return Message(name, None, None, _speaker(values), None, text, source, None, values.get("side"))
 
 
 def _to_message(log: ChatLog, values: Fields, number: int) -> Message:

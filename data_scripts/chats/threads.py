@@ -1,15 +1,11 @@
 """Names threads: those of turns that answer each other, and of pairs that have none."""
 
 import math
-from pathlib import Path
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-
-from data_scripts.pairs.engines import read_parquet
 
 LONG_TEXT = 20  # characters; pairs that share a longer text are in the same thread
 FEW_THREADS = 100  # fewer threads would leave a split with only a few of them
@@ -17,24 +13,22 @@ MOST_OF_A_SOURCE = 10  # a thread of bare pairs has at most this part of them
 SHORTEST_PART = 20  # turns or pairs
 
 
-def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
+def thread_names(turns: ir.Table) -> ir.Table:
     """`turn, thread` of each turn: its named thread, unless it has none or pauses end conversations within the thread.
 
     In that case each conversation is a thread: the turns that answers connect, named after the first turn. Memory grows
     by about 60 bytes per message.
 
-    Args:
-        turns: the table of `make_turns`.
-        scratch: a folder for temporary files.
+    `turns` is the table of `make_turns`.
     """
     named = turns.thread.notnull() & turns.gap.isnull()
     links = turns.filter(~named).select("turn", other=ibis.coalesce(turns.answers, turns.turn))
     heads = turns.select(root="turn", name=ibis.coalesce(turns.thread, turns.source) + "/" + turns.id)
-    roots = _find_roots(links, scratch / "roots.parquet").inner_join(heads, "root")
+    roots = find_roots(links).inner_join(heads, "root")
     return turns.filter(named).select("turn", "thread").union(roots.select("turn", thread="name"))
 
 
-def name_bare_threads(pairs: ir.Table, scratch: Path) -> ir.Table:
+def name_bare_threads(pairs: ir.Table) -> ir.Table:
     """Name a thread for each pair, given only the texts of the pairs.
 
     Pairs of the same source are connected if they share a text of more than 20 characters, as input or response, or are
@@ -44,7 +38,6 @@ def name_bare_threads(pairs: ir.Table, scratch: Path) -> ir.Table:
 
     Args:
         pairs: the columns `row` (unique), `input, response, source` and `chain` (its number), and others.
-        scratch: a folder for temporary files.
 
     Returns:
         The pairs, with the column `thread`.
@@ -53,7 +46,7 @@ def name_bare_threads(pairs: ir.Table, scratch: Path) -> ir.Table:
     texts = sides[0].union(sides[1]).filter(ibis._.text.length() > LONG_TEXT)
     shared = texts.select(turn="row", other=texts.row.min().over(group_by=["source", "text"]))
     chained = pairs.select(turn="row", other=pairs.row.min().over(group_by="chain"))
-    roots = _find_roots(shared.union(chained), scratch / "bare_roots.parquet")
+    roots = find_roots(shared.union(chained))
     pairs = pairs.inner_join(roots.select("root", row="turn"), "row")
     digest = (pairs.input + "\t" + pairs.response).hexdigest("sha256").substr(0, 16)
     name = pairs.source + "/" + digest.min().over(group_by=["source", "root"])
@@ -63,18 +56,16 @@ def name_bare_threads(pairs: ir.Table, scratch: Path) -> ir.Table:
     return pairs.mutate(thread=pairs.name + _suffix(pairs.part)).drop("root", "name", "part")
 
 
-def _find_roots(links: ir.Table, file: Path) -> ir.Table:
+def find_roots(links: ir.Table) -> ir.Table:
     """`turn, root` of the turns or pairs in `turn`: the smallest one that the links between `turn` and `other` connect.
 
-    Args:
-        links: numbers from 0; the second column may repeat the first.
-        file: is written, for the engine to read.
+    The numbers of `links` are from 0; the second column may repeat the first.
     """
     table = links.to_pyarrow()
     if len(table):  # not if all threads are named, so that SciPy need not be imported
         table = _connect(*(table[name].to_numpy() for name in ("turn", "other")))
-    pq.write_table(table.rename_columns(["turn", "root"]), file)
-    return read_parquet(links.get_backend(), [file])
+    name = ibis.util.gen_name("convsim")
+    return links.get_backend().create_table(name, table.rename_columns(["turn", "root"]), temp=True)
 
 
 def _connect(turns: np.ndarray, others: np.ndarray) -> pa.Table:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import ibis
 import ibis.expr.types as ir
 
-from data_scripts.chats.column_roles import answering_roles
+from data_scripts.chats.column_roles import MOST_SIDES, answering_roles, side_of
+from data_scripts.chats.threads import find_roots
 from data_scripts.pairs.engines import materialize
 from modeling_convsim.files.errors import InputError
 
@@ -17,7 +18,9 @@ def make_turns(messages: ir.Table) -> ir.Table:
 
     Within a source and thread, messages are ordered by time, then by row. A message without a parent joins the message
     before it if both have the same known speaker. A pause longer than the gap of a message ends the conversation before
-    it. A turn answers the turn that contains its parent or, without a parent, the previous turn of the conversation.
+    it. Replies of a speaker to the same message that nobody else's reply to it separates, and to the speaker's own
+    message, are parts of one turn, until somebody answers one of them, or a pause is longer than the gap. A turn
+    answers the turn that contains its parent or, without a parent, the previous turn of the conversation.
 
     Args:
         messages: the columns of `schemas.MESSAGE_SCHEMA`, explained in `messages.Message`; `row` numbers the
@@ -25,28 +28,62 @@ def make_turns(messages: ir.Table) -> ir.Table:
 
     Returns:
         `turn` (its lowest row), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its parent is
-        missing), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages` (their number).
+        missing), `thread, speaker, source, gap, is_answer` (of its first message), `text, characters, alphabetic,
+        language`, and `messages` (their number).
         Texts are joined by a space; the language is that of the longest text.
     """
     first = messages.group_by("source", "id").agg(row=ibis._.row.min())
     messages = messages.semi_join(first, "row")
     ordered = materialize(_in_order(messages), "order")
     holders = ordered.select("source", parent="id", holder="turn")
-    heads = ordered.filter(ordered.starts)
-    heads = heads.left_join(holders, ["source", "parent"]).mutate(
-        answers=ibis.ifelse(
-            heads.parent.notnull(), ibis._.holder, ibis.ifelse(heads.ends, ibis.null("int64"), ibis._.previous)
-        ),
-        lost=(heads.parent != "").fill_null(False) & ibis._.holder.isnull(),
-    )
-    heads = heads.select("turn", "id", "answers", "lost", "thread", "speaker", "source", "gap", messages="size")
-    return heads.inner_join(_texts(messages, ordered), "turn")
+    heads = ordered.filter(ordered.starts).left_join(holders, ["source", "parent"])
+    heads = materialize(heads.drop("starts", "source_right", "parent_right"), "heads")
+    parts = materialize(_find_parts(heads), "parts")
+    answers = ibis.ifelse(heads.parent.notnull(), heads.holder, ibis.ifelse(heads.ends, None, heads.previous))
+    lost = (heads.parent != "").fill_null(False) & heads.holder.isnull()
+    heads = heads.mutate(answers=answers, lost=lost).anti_join(parts.filter(~parts.is_first), [("turn", "part")])
+    heads = _in_wholes(_in_wholes(heads, "turn", parts), "answers", parts)
+    heads = heads.select("turn", "id", "answers", "lost", "thread", "speaker", "source", "gap", "is_answer")
+    return heads.inner_join(_texts(messages, _in_wholes(ordered, "turn", parts)), "turn")
+
+
+def _find_parts(heads: ir.Table) -> ir.Table:
+    """`part, whole, is_first` of the turns with parents that are parts of one reply: the lowest of them is the whole.
+
+    `heads` are the first messages of turns, with the turn that holds the parent of each in `holder`.
+    """
+    replies = heads.inner_join(heads.select(holder="turn", author="speaker"), "holder")
+    siblings = ibis.window(group_by="holder", order_by=["time", "row"])
+    replies = replies.mutate(before=replies.turn.lag().over(siblings), neighbor=replies.speaker.lag().over(siblings))
+    is_own = (replies.speaker == replies.author).fill_null(False)
+    other = ibis.ifelse(is_own, replies.holder, ibis.ifelse(replies.speaker == replies.neighbor, replies.before, None))
+    replies = materialize(replies.select("turn", "holder", "time", "row", "gap", is_own=is_own, other=other), "replies")
+    links = replies.filter(replies.other.notnull()).select("turn", "other")
+    roots = find_roots(links.union(links.select(turn="other", other="other")))
+    # Each answer of somebody else to a part, and each long pause, ends the reply before it.
+    members = heads.inner_join(roots, "turn")
+    pause = members.time - members.time.lag().over(ibis.window(group_by="root", order_by=["time", "row"]))
+    members = members.select("root", "turn", "time", "row", ends=(pause > members.gap).fill_null(False))
+    others = replies.filter(~replies.is_own).drop("turn").inner_join(roots.select("root", holder="turn"), "holder")
+    others = others.select("root", "time", "row", turn=ibis.null("int64"), ends=True)
+    events = members.union(others.select(members.columns))
+    order = ibis.cumulative_window(group_by="root", order_by=["time", "row"])
+    events = events.mutate(number=events.ends.cast("int64").sum().over(order)).filter(ibis._.turn.notnull())
+    reply = ibis.window(group_by=["root", "number"])
+    first = ibis.row_number().over(ibis.window(group_by=["root", "number"], order_by=["time", "row"])) == 0
+    return events.select(part="turn", whole=events.turn.min().over(reply), is_first=first)
+
+
+def _in_wholes(table: ir.Table, column: str, parts: ir.Table) -> ir.Table:
+    """The table with the wholes of the parts in a column of turns."""
+    table = table.left_join(parts.select("part", "whole"), [(column, "part")])
+    return table.mutate(**{column: ibis.coalesce(table.whole, table[column])}).drop("part", "whole")
 
 
 def _in_order(messages: ir.Table) -> ir.Table:
     """Messages without their texts, each with its turn and the turn before that in its thread."""
     lane = ibis.coalesce(messages.thread, messages.id)
-    table = messages.select("row", "id", "parent", "thread", "speaker", "time", "source", "gap", lane=lane)
+    table = messages.select("row", "id", "parent", "thread", "speaker", "time", "source", "gap", "is_answer", lane=lane)
     order = {"group_by": ["source", "lane"], "order_by": ["time", "row"]}
     window = ibis.window(**order)
     table = table.mutate(
@@ -58,24 +95,26 @@ def _in_order(messages: ir.Table) -> ir.Table:
     table = table.mutate(starts=table.parent.notnull() | table.ends | (table.speaker != table.before).fill_null(True))
     table = table.mutate(number=table.starts.cast("int64").sum().over(ibis.cumulative_window(**order)))
     same_turn = ibis.window(group_by=["source", "lane", "number"])
-    table = table.mutate(turn=table.row.min().over(same_turn), size=ibis._.count().over(same_turn))
+    table = table.mutate(turn=table.row.min().over(same_turn))
     table = table.mutate(previous=table.turn.lag().over(window))
     return table.drop("before", "pause", "first", "number", "lane")
 
 
 def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
-    """`turn, text, characters, alphabetic, language` of each turn."""
+    """`turn, text, characters, alphabetic, language, messages` of each turn."""
     measured = ["text", "characters", "alphabetic", "language"]
-    members = messages.select("row", *measured).inner_join(ordered.select("row", "turn", "time", "size"), "row")
+    turns = ordered.select("row", "turn", "time", messages=ibis._.count().over(group_by="turn"))
+    members = messages.select("row", *measured).inner_join(turns, "row")
     # Joining texts keeps them in memory; most turns have one message, whose text need not be joined.
-    single = members.filter(members.size == 1).select("turn", *measured)
-    parts = members.filter(members.size > 1)
+    single = members.filter(members.messages == 1).select("turn", *measured, "messages")
+    parts = members.filter(members.messages > 1)
     said = parts.text != ""
     joined = parts.group_by("turn").agg(
         text=parts.text.group_concat(" ", where=said, order_by=[parts.time, parts.row]).fill_null(""),
         characters=(parts.characters.sum() + ibis.greatest(said.sum() - 1, 0)).cast("int32"),
         alphabetic=parts.alphabetic.sum().cast("int32"),
         language=parts.language.argmax(parts.characters),
+        messages=ibis._.count(),
     )
     return single.union(joined)
 
@@ -87,18 +126,30 @@ FEWEST_ASKERS = 3  # for each of them; two people who chat with each other have 
 BETWEEN = 0.95  # of the pairs have one of them on exactly one side
 
 
-def check_repliers(messages: ir.Table, repliers: Sequence[str]) -> None:
-    """Check that each of the names is that of an author.
+def mark_answers(messages: ir.Table, repliers: Sequence[str] | None) -> ir.Table:
+    """The messages with `is_answer`: whether replies become pairs; null if the log does not say so.
 
     Args:
-        messages: with the column `speaker`.
-        repliers: the names; empty: nothing is checked.
+        messages: the columns of `schemas.MESSAGE_SCHEMA`.
+        repliers: the authors of such replies; empty for the side that answers; None for all.
 
     Raises:
-        InputError: one is not; the message has the most frequent authors.
+        InputError: one is not the author of any message.
     """
-    if not repliers:
-        return
+    if repliers:
+        _check_repliers(messages, repliers)
+        return messages.mutate(is_answer=messages.speaker.isin(repliers).fill_null(False))
+    if repliers is None:
+        return messages
+    authors = messages.filter(messages.is_answer.isnull() & messages.speaker.notnull()).select("speaker").distinct()
+    roles = answering_roles(authors.limit(MOST_SIDES + 1).to_pyarrow()["speaker"].to_pylist())
+    if not roles or side_of(roles[0]) == "me":  # both friends of a chat answer
+        return messages
+    return messages.mutate(is_answer=ibis.coalesce(messages.is_answer, messages.speaker.isin(roles)))
+
+
+def _check_repliers(messages: ir.Table, repliers: Sequence[str]) -> None:
+    """Check that each of the names is that of an author; the error has the most frequent ones."""
     counts = messages.filter(messages.speaker.notnull()).group_by("speaker").agg(messages=ibis._.count())
     known = counts.filter(counts.speaker.isin(repliers)).to_pyarrow()["speaker"].to_pylist()
     missing = [name for name in repliers if name not in known]

@@ -30,11 +30,13 @@ JSON, messages with roles as assistants have them (JSON lines, Parquet), ConvoKi
 .log) with lines such as `<ann> hello` or `Ann: hello`, or with the time and the name above the text, subtitles of calls
 with names (.vtt, .srt), and mailboxes (.mbox). A mail may answer one of another file.
 
-In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. With
---repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts
-of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
-default of the reddit command, are --filters paper. With the default filters, salutations, signatures, device footers
-and addressees are removed from texts, names of speakers become [name], and the messages that a program sends before a
+In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. So do
+replies of a speaker to the same message or to an own one, unless somebody answers in between. With --repliers, only the
+replies of the authors named become pairs, such as those of the agents in a support log; without names, those of the
+side that answers, as a column of sides (customer, agent) or one such as inbound or is_staff says. Both texts of a pair
+must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the default
+of the reddit command, are --filters paper. With the default filters, salutations, signatures, device footers and
+addressees are removed from texts, names of speakers become [name], and the messages that a program sends before a
 person answers are left out; --keep_salutations keeps all of them. The messages and texts that are left out are counted;
 the counts are printed and written to OUTPUT/report.json.
 

@@ -17,11 +17,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_scripts.chats.column_roles import BOTH, answering_roles, flat_columns, look_up
+from data_scripts.chats.column_roles import BOTH, flat_columns, look_up
 from data_scripts.chats.conversations import store_logs
 from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
 from data_scripts.chats.messages import ChatLog
-from data_scripts.chats.tables import find_columns
+from data_scripts.chats.tables import WHO_ANSWERS, find_columns
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
 from data_scripts.dataset_folders import Report, format_table
@@ -32,9 +32,6 @@ from modeling_convsim.files.records import Record
 MESSAGES = 2_000  # that are read of each log
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
-
-# A column that says of each message which side wrote it, and its values for the side that answers
-Sides = tuple[str, list[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
         print(log.path)
         try:
-            sides = _show_columns(log)
+            _show_columns(log)
             pairs = _show_pairs(log, args)
         except InputError:
             if log.detected:
@@ -55,19 +52,19 @@ def run(args: argparse.Namespace) -> None:
             raise
         columns = args.columns or shlex.split(log.detected.get("columns", ""))
         repliers = args.repliers
-        if sides and not repliers and not any(each.startswith("speaker=") for each in args.columns):
-            column, repliers = sides
-            columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={column}"]
-            print(f"the column {column} says who answers, so the next command reads it as the speaker")
-        elif not repliers:
-            repliers = _show_repliers(pairs)
+        if not repliers:
+            found = _show_repliers(pairs)
+            if answers := log.detected.get(WHO_ANSWERS):
+                print(f"those who answer: {answers}; convsim adapt uses this without an option")
+            else:
+                repliers = found
         print(f"\nnext: {_next_command(log, args, columns, repliers)}")
 
 
-def _show_columns(log: ChatLog) -> Sides | None:
-    """Show the columns of a table with examples and roles; nothing for an export. Returns the column of the sides."""
+def _show_columns(log: ChatLog) -> None:
+    """Show the columns of a table with examples and roles; nothing for an export."""
     if recognize(log):
-        return None
+        return
     rows = log.records.sample
     columns = flat_columns(log.records.columns, rows)
     problem, names = None, dict(log.columns)
@@ -87,16 +84,6 @@ def _show_columns(log: ChatLog) -> Sides | None:
         )
     if problem:
         raise problem
-    return _find_sides([name for name in columns if "text" in names and name not in roles], rows)
-
-
-def _find_sides(columns: list[str], rows: list[Record]) -> Sides | None:
-    """The first column whose values are the sides of conversations."""
-    for name in columns:
-        values = {str(value) for row in rows if (value := look_up(row, name)) not in (None, "")}
-        if answering := answering_roles(values):
-            return name, answering
-    return None
 
 
 def _examples(rows: list[Record], name: str) -> str:
@@ -126,7 +113,7 @@ def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     filters, report = Filters("chat", keep_salutations=args.keep_salutations), Report()
     with tempfile.TemporaryDirectory() as scratch, connect(Path(scratch)) as database:
         stored = store_logs([log], filters, Path(scratch), MESSAGES)
-        table = join_logs(stored, database, Path(scratch), filters, report, args.repliers)
+        table = join_logs(stored, database, Path(scratch), filters, report, args.repliers or [])
         table = table.drop("context").distinct()
         pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
@@ -177,5 +164,6 @@ def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], re
             words += [option, *([value] if isinstance(value, str) else value)]
     folder = re.sub(r"\W+", "_", log.path.stem).strip("_") or "chats"
     train = shlex.join(["convsim", "adapt", *words, "-o", f"runs/{folder}"])
+    words += ["--repliers"] if WHO_ANSWERS in log.detected and not repliers else []
     pairs = shlex.join([*PROGRAM.split(), "conversations", *words, "-o", f"data/{folder}"])
     return f"{train}\nor, without training: {pairs}"

@@ -82,7 +82,8 @@ def adapt_to_chats(
     ratings = last_ratings(chain.from_iterable(map(read_ratings, [*earlier, *given])))
     files = [path for path in files if path not in given]
     datasets.disable_progress_bars()  # reading the pairs takes a moment
-    report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs", show=False)
+    options = replace(options, overwrite=True, repliers=options.repliers or [])  # without names, those who answer
+    report = prepare_conversations(files, options, output / "pairs", show=False)
     settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, settings, report)

@@ -67,7 +67,7 @@ def test_ids_stored_as_floats_become_integers(tmp_path):
 )
 def test_both_versions_of_convokits_utterances_are_reply_links(tmp_path, record):
     path = write(tmp_path / "utterances.jsonl", record)
-    assert read(log(path)) == [Message("u1", "u0", "u0", "Ann", None, "so", "utterances", None)]
+    assert read(log(path)) == [Message("u1", "u0", "u0", "Ann", 5, "so", "utterances", None)]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])

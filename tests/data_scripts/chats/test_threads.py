@@ -2,8 +2,6 @@
 
 import hashlib
 import random
-import tempfile
-from pathlib import Path
 
 import ibis
 import pyarrow as pa
@@ -21,8 +19,7 @@ def threads(*pairs: Bare, chains: list[int] | None = None) -> list[str]:
     columns = dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True))
     numbers = list(range(len(pairs)))
     table = ibis.duckdb.connect().create_table("p", pa.table(columns | {"chain": chains or numbers, "row": numbers}))
-    with tempfile.TemporaryDirectory() as scratch:
-        return name_bare_threads(table, Path(scratch)).order_by("row").to_pyarrow()["thread"].to_pylist()
+    return name_bare_threads(table).order_by("row").to_pyarrow()["thread"].to_pylist()
 
 
 def name(*pairs: Bare) -> str:

@@ -123,21 +123,15 @@ def test_the_authors_who_answer_are_shown_and_selected_by_the_next_command(tmp_p
     assert "--repliers Jo 'Tom Lee' -o runs/c\n" in output
 
 
-def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, capsys):
-    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"), ("Jo", "agent"), ("Cleo {}", "customer"))
-    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
-    output = capsys.readouterr().out
-    assert "the column kind says who answers, so the next command reads it as the speaker\n" in output
-    assert "--columns text=message thread=ticket speaker=kind --repliers agent -o runs/c\n" in output
-
-
 def test_a_column_of_sides_is_preferred_to_the_names_of_those_who_answer(tmp_path, capsys):
     rows = rows_of(
         ("Ann {}", "end-user"), ("Helper", "bot"), ("Tom Lee", "agent"), ("Cleo {}", "end-user"), ("Jo", "agent")
     )
     assert run(table(tmp_path / "c.csv", "ticket;Author Name;Author Role;message", *rows)) == 0
     output = capsys.readouterr().out
-    assert "'speaker=Author Role' --repliers agent -o runs/c\n" in output and "replies by" not in output
+    assert "replies by Jo 16, Tom Lee 16; " in output and "those who answer: Author Role is agent; " in output
+    assert "'speaker=Author Name' 'side=Author Role' -o runs/c\n" in output
+    assert "'side=Author Role' --repliers -o data/c\n" in output
     stated = ["--columns", "text=message", "thread=ticket", "speaker=Author Name"]
     assert run(tmp_path / "c.csv", *stated) == 0
     assert "Author Role'" not in capsys.readouterr().out
