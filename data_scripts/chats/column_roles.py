@@ -87,12 +87,9 @@ _FLAG_WORDS = frozenset(
     "is was by from sent written author sender user message msg reply response comment post".split()
 )
 _FLAGS = _PEOPLE | ASKING - {"human", "other"}
-_FALSE = frozenset(("false", "0", "no", "n", "f"))
+TRUE, FALSE = frozenset("true 1 1.0 yes y t".split()), frozenset("false 0 0.0 no n f".split())
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
-
-
-_TRUE = frozenset(("true", "1", "yes", "y", "t"))
 
 
 @dataclass(frozen=True)
@@ -131,8 +128,8 @@ def answering_sides(column: str, values: Iterable[Any]) -> frozenset[str]:
     """
     sides = set(map(side_of, values))
     flag, answering = _flag(column), frozenset[str]()
-    if flag and sides <= _TRUE | _FALSE | {""}:
-        answering = _TRUE if flag in _PEOPLE else _FALSE if sides & _FALSE else frozenset([""])
+    if flag and sides <= TRUE | FALSE | {""}:
+        answering = TRUE if flag in _PEOPLE else FALSE if sides & FALSE else frozenset([""])
     elif sides & ASKING and len(sides - {""}) <= MOST_SIDES:
         answering = next((group for group in (_PEOPLE, _MACHINES) if sides & group), answering)
         if not answering and sides & _SERVED:

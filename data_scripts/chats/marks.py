@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from data_scripts.chats.column_roles import is_named, look_up, plain_name
+from data_scripts.chats.column_roles import FALSE, TRUE, is_named, look_up, plain_name
 from modeling_convsim.files.records import Record
 
 BOT, NOTE = "bot", "internal note"
-_TRUE, _FALSE = {"true", "1", "1.0", "yes", "t", "y"}, {"false", "0", "0.0", "no", "f", "n"}
 _MISSING = {"none", "nan", ""}
 _NOTE_FLAGS, _PUBLIC_FLAGS = "private; is private; internal; is internal", "public; is public"
 _NOTE_KINDS = {"note", "internal note", "private note"}
@@ -89,27 +88,27 @@ def find_verdicts(columns: Sequence[str], rows: Sequence[Record], names: dict[st
     found: dict[str, Rule] = {}
     for name in columns:
         values = {str(look_up(row, name)).strip().lower() for row in rows} - _MISSING
-        is_verdict = is_named(name, _VERDICTS) or (is_named(name, _LABELS) and values & _TRUE)
-        if is_verdict and values <= _TRUE | _FALSE and name not in names.values():
+        is_verdict = is_named(name, _VERDICTS) or (is_named(name, _LABELS) and values & TRUE)
+        if is_verdict and values <= TRUE | FALSE and name not in names.values():
             found[name] = partial(_verdict, f"wrong answer ({name})")
     return Marks(found)
 
 
 def _verdict(kind: str, value: str) -> str | None:
-    return kind if value in _FALSE else None
+    return kind if value in FALSE else None
 
 
 def rule_of(name: str) -> Rule | None:
     """What a column says of messages that are left out; None if it is not named like one that does."""
     field = plain_name(name.rpartition(".")[2])
     if is_named(name, _NOTE_FLAGS):
-        return lambda value: NOTE if value in _TRUE else None
+        return lambda value: NOTE if value in TRUE else None
     if is_named(name, _PUBLIC_FLAGS):
-        return lambda value: None if value in _TRUE else NOTE
+        return lambda value: None if value in TRUE else NOTE
     if _BOT_FLAG.fullmatch(field):
-        return lambda value: BOT if value in _TRUE else None
+        return lambda value: BOT if value in TRUE else None
     if field == "bot id":
-        return lambda value: None if value in _FALSE else BOT
+        return lambda value: None if value in FALSE else BOT
     return _kind if is_named(field, _KINDS) else None
 
 
