@@ -1,8 +1,8 @@
 """Removes from a message what belongs to its letter and not to what it says: salutation, addressee, closing, footer.
 
 A step that would leave no word is not taken, so that no text becomes empty. A
-salutation is recognized by the names of speakers, and by its capitalized words ("Hi Tunde,"). A greeting without a name
-("Hi there,") stays. The name of who is thanked or addressed within a text becomes `[name]`.
+salutation is recognized by the names of speakers, and by its capitalized words ("Hi Tunde,"); one without a name is
+followed by punctuation ("Hi there,"). The name of who is thanked or addressed within a text becomes `[name]`.
 """
 
 import re
@@ -11,22 +11,33 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from data_scripts.boilerplate import endings
+from data_scripts.boilerplate import endings, quotations
 from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings
 from data_scripts.boilerplate.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
-SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = "salutations", "closings and signatures", "device footers", "addressees"
+QUOTATIONS, SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = (
+    "quotations",
+    "salutations",
+    "closings and signatures",
+    "device footers",
+    "addressees",
+)
 MENTIONS = f"names replaced by {NAME}"
-KINDS = (SALUTATIONS, CLOSINGS, SIGNATURES, PARTS, FOOTERS, ADDRESSEES, MENTIONS)
+KINDS = (QUOTATIONS, SALUTATIONS, CLOSINGS, SIGNATURES, PARTS, FOOTERS, ADDRESSEES, MENTIONS)
 
+_EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
 _GREETING = re.compile(
-    rf"[\s*_¡]*(?:{pattern('greetings')})(?P<comma>,)?(?:[ \t\xa0]+(?:there|again|nochmal|de\snuevo))?[ \t\xa0]+",
+    rf"[\s*_¡]*(?:{pattern('greetings', 'greetings with a name')})(?P<comma>,)?"
+    r"(?:[ \t\xa0]+(?:there|again|nochmal|de\snuevo))?[ \t\xa0]+",
     re.IGNORECASE,
+)
+_TO_NOBODY = re.compile(
+    rf"[\s*_¡]*(?i:(?:{pattern('greetings')})(?:[ \t]+(?:there|again|all|every(?:one|body)|guys|folks|team|zusammen))?)"
+    rf"[ \t]*(?:[,!.;:…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n)++\s*+(?!\w+[!.])"
 )
 _WORD = re.compile(rf"[ \t\xa0]*(?<=[ \t\xa0])(?P<word>{MENTION}|[^\W\d_](?:[\w'’-]*\w)?)\.?")
 _JOINING, _ROLES, _NO_NAMES = words("joining"), words("roles"), words("no names")
 _SMALL = _JOINING | words("in signatures")
-_EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
 _AFTER_NAME = re.compile(
     rf"(?:[ \t]+(?i:support|team)(?i:[ \t]+team)?\b)?"
     rf"(?P<after>[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*)"
@@ -63,9 +74,10 @@ _NOBODY, _NO_ENDINGS = Names(), Endings()
 # RE2 finds every text that a step may change, except those with a speaker's name, and few others.
 SUSPECT = "|".join(
     (
-        rf"\A[\s*_¡]*(?i:{pattern('greetings')})[\s,]",
+        rf"\A[\s*_¡]*(?i:{pattern('greetings', 'greetings with a name')})[^\pL\d_]",
         r"<?@\w",
         endings.SUSPECT,
+        quotations.SUSPECT,
         rf"(?:\A|[\s.!?…;:)»,])(?i:{_STRONG})(?:[^\pL]|\z)",
         rf"(?i:{_WEAK}|{_THANKS})[,!.:–—-]*[ \t\r]*(?:\n|\pL[\pL'’-]*[.! ]*\z)",
         rf"(?i:{_THANKS}) \p{{Lu}}",
@@ -147,6 +159,10 @@ def _unless_empty(shorter: str, text: str) -> str:
     return shorter.strip() if shorter != text and _HAS_WORD.search(shorter) else text
 
 
+def _without_quotations(text: str, names: Names) -> str:
+    return _unless_empty(quotations.without_quotations(text), text)
+
+
 def _without_footer(text: str, names: Names) -> str:
     return _unless_empty(_FOOTER.sub("", text), text) if _has_any(text, _HINTS_OF_FOOTERS) else text
 
@@ -168,11 +184,9 @@ def _is_addressee(text: str, match: re.Match[str], names: Names) -> bool:
 
 def _without_salutation(text: str, names: Names) -> str:
     greeting = _GREETING.match(text)
-    if not greeting:
-        return text
-    found = _end_of_name(text, greeting.end(), names, bool(greeting["comma"]))
-    if not found:
-        return text
+    found = greeting and _end_of_name(text, greeting.end(), names, bool(greeting["comma"]))
+    if not (greeting and found):
+        return _unless_empty(_TO_NOBODY.sub("", text, count=1) if _TO_NOBODY.match(text) else text, text)
     name_end, end = found
     if _HAS_WORD.search(text[end:]):
         return text[end:]
@@ -290,6 +304,7 @@ def _is_name(match: re.Match[str], names: Names) -> bool:
 
 
 STEPS = (
+    (QUOTATIONS, _without_quotations),
     (ADDRESSEES, _without_addressee),
     (FOOTERS, _without_footer),
     (CLOSINGS, _without_closing),

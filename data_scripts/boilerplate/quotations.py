@@ -11,10 +11,11 @@ _SIGNATURE = re.compile(
 )
 # `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
 _ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")
-_OUTLOOK = re.compile(
-    r"\s*\*?(?:From|Von|De|Da|Van|Od|Från|Fra|Lähettäjä|От|От кого|Від|Kimden|Gönderen|差出人|发件人|寄件者|寄件人|"
-    r"보낸 사람|Feladó|Από|מאת|من|De la|Dari|Từ|จาก)\s?[:：]\*?\s*\S"
+_FROM = (
+    r"(?:From|Von|De|Da|Van|Od|Från|Fra|Lähettäjä|От|От кого|Від|Kimden|Gönderen|差出人|发件人|寄件者|寄件人|"
+    r"보낸 사람|Feladó|Από|מאת|من|De la|Dari|Từ|จาก)\s?[:：]"
 )
+_OUTLOOK = re.compile(rf"\s*\*?{_FROM}\*?\s*\S")
 _OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{0,15}(?: [^\W\d_]{1,12})?\s?[:：]\*?\s*\S")
 # The line before a quotation, such as `On 4 March 2024, Ann wrote:`, has a date or an address, or one of these words.
 _WROTE = (
@@ -25,6 +26,33 @@ _INTRODUCES = re.compile(rf"\d|@|{_WROTE}|{_FORWARDS}")
 _UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*{_WROTE}.{{0,12}}:\s*")  # before lines without marks
 _ABOVE = re.compile(r".*\breply above this line\b.*", re.IGNORECASE)  # of help desks
 MAX_INTRODUCTION = 4  # lines
+_AUTHORS = r"(?:wrote|schrieb|écrit|escribió|scritto|schreef|escreveu|skrev|napisał|написал)[^\n:]{0,60}:"
+_SENT = (  # or the subject: journeys, too, have "From:" and "To:"
+    r"(?:Sent|Subject|Gesendet|Betreff|Envoyé|Objet|Enviad[oa](?: el)?|Asunto|Assunto|Inviato|Oggetto|Verzonden|"
+    r"Onderwerp|Skickat|Ämne|Wysłano|Temat|Отправлено|Тема)\s?[:：]"
+)
+_ORIGINAL_WITHIN = (
+    r"-{3,}[ \t]?(?:Original|Ursprüngliche|Forwarded|Weitergeleitete|Message d['’]origine|Mensaje original|Messaggio|"
+    r"Mensagem|Oorspronkelijk|Wiadomość|Исходное)[^\n-]{0,30}-{3,}"
+)
+# RE2 finds every text that quotes a mail, and few others.
+SUSPECT = rf"{_ORIGINAL_WITHIN}|[\d@](?s:.{{1,200}}){_AUTHORS}|{_FROM}(?s:.{{1,300}}){_SENT}|(?i:reply above this line)"
+_SUSPECT = re.compile(SUSPECT)
+# Lines may have been joined.
+_QUOTATION = re.compile(
+    rf"(?:(?<=\S)\s+)(?:{_ORIGINAL_WITHIN}|\*?{_FROM}.{{1,150}}?\s\*?{_SENT}|"
+    r"(?:On|Am|Le|El|Il|Op|Em|Den|Dnia|W dniu)\s.{0,40}?\b(?:\d{4}|\d\d?[./]\d\d?[./]\d\d)\b.{0,40}?\d[:.h]\d\d"
+    rf"(?:(?!\n\n).){{1,120}}?{_AUTHORS}).*\Z",
+    re.DOTALL,
+)
+
+
+def without_quotations(text: str) -> str:
+    """A text of any log without the mails that it quotes; one that quotes none stays as it is."""
+    if not _SUSPECT.search(text):
+        return text
+    shorter = _QUOTATION.sub("", written_text(text))
+    return text if shorter.split() == text.split() else shorter
 
 
 def written_text(text: str) -> str:

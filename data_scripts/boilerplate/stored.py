@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data_scripts.boilerplate import endings
 from data_scripts.boilerplate.endings import Endings
 from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, strip_letter
 from data_scripts.boilerplate.names import Names
@@ -23,53 +22,41 @@ MEASURES = ("characters", "alphabetic", "language")
 def strip_stored(messages: Path, ready: Path, filters: Filters) -> dict[str, int]:
     """Strip the texts in two files of `conversations.store_logs`, in place; returns what was removed, by kind."""
     counts: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-    names = find_names(messages)
-    _rewrite(messages, [("text", MEASURES)], names, filters, counts)
+    _rewrite(messages, [("text", MEASURES)], filters, counts)
     sides = [(side, tuple(f"{side}_{name}" for name in MEASURES)) for side in ("input", "response")]
-    _rewrite(ready, sides, names, filters, counts)
+    _rewrite(ready, sides, filters, counts)
     return dict(counts)
 
 
-def _find_endings(path: Path, columns: Sequence[str]) -> Endings:
-    """The endings of each author in some columns of a file; ready pairs name no authors, but have sides."""
-    found = Endings()
+def _learn(path: Path, columns: Sequence[str]) -> tuple[Names, Endings]:
+    """The names of speakers, and of those who are greeted or sign in the first messages; how each author ends texts."""
+    found, endings = set[str](), Endings()
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(BATCH_ROWS):
+        for number, batch in enumerate(file.iter_batches(BATCH_ROWS)):
             for column in columns:
                 authors = _authors(batch, column)
-                found.add_authors(authors)
-                flags = pc.match_substring_regex(batch[column], endings.SUSPECT).to_pylist()
+                endings.add_authors(authors)
+                flags = pc.match_substring_regex(batch[column], SUSPECT).to_pylist()
                 for author, text in compress(zip(authors, batch[column].to_pylist(), strict=True), flags):
-                    found.add(author, text)
-    return found
+                    endings.add(author, text)
+                    found.update(names_in_letter(text) if number == 0 and column == "text" else ())
+            found.update(filter(None, pc.unique(batch["speaker"]).to_pylist()) if "text" in columns else ())
+    return Names(found), endings
 
 
 def _authors(table: pa.RecordBatch | pa.Table, column: str) -> list[str | None]:
-    return table["speaker"].to_pylist() if "speaker" in table.column_names else [column] * len(table)
+    """The author of each text; ready pairs name no authors, but have sides."""
+    return table["speaker"].to_pylist() if column == "text" else [column] * len(table)
 
 
-def find_names(messages: Path) -> Names:
-    """The names of the speakers of stored messages, and of those who are greeted or sign in the first ones."""
-    found = set[str]()
-    with pq.ParquetFile(messages) as file:
-        for number, batch in enumerate(file.iter_batches(BATCH_ROWS, columns=["speaker", "text"])):
-            found.update(filter(None, pc.unique(batch["speaker"]).to_pylist()))
-            if number == 0:
-                letters = batch["text"].filter(pc.match_substring_regex(batch["text"], SUSPECT)).to_pylist()
-                found.update(name for text in letters for name in names_in_letter(text))
-    return Names(found)
-
-
-def _rewrite(
-    path: Path, texts: Sequence[tuple[str, Sequence[str]]], names: Names, filters: Filters, counts: Counter[str]
-) -> None:
+def _rewrite(path: Path, texts: Sequence[tuple[str, Sequence[str]]], filters: Filters, counts: Counter[str]) -> None:
     """Strip the texts in some columns of a file, each with the columns of its measures."""
-    found = _find_endings(path, [column for column, _ in texts])
+    names, endings = _learn(path, [column for column, _ in texts])
     with pq.ParquetFile(path) as file, parquet_writer(path.with_suffix(".new"), file.schema_arrow) as writer:
         for batch in file.iter_batches(BATCH_ROWS):
             table = pa.Table.from_batches([batch])
             for column, measures in texts:
-                table = _strip_column(table, column, measures, names, found, filters, counts)
+                table = _strip_column(table, column, measures, names, endings, filters, counts)
             writer.add_table(table)
     path.with_suffix(".new").replace(path)
 
@@ -85,7 +72,7 @@ def _strip_column(
     column: str,
     measures: Sequence[str],
     names: Names,
-    found: Endings,
+    endings: Endings,
     filters: Filters,
     counts: Counter[str],
 ) -> pa.Table:
@@ -93,7 +80,7 @@ def _strip_column(
     stripped, authors, changed = originals.to_pylist(), _authors(table, column), []
     for at in _suspects(originals, names):
         text = stripped[at]
-        stripped[at] = strip_letter(text, names, counts, authors[at], found)
+        stripped[at] = strip_letter(text, names, counts, authors[at], endings)
         if stripped[at] != text:
             changed.append(at)
     if not changed:

@@ -1,6 +1,6 @@
 import pytest
 
-from data_scripts.boilerplate.quotations import written_text
+from data_scripts.boilerplate.quotations import without_quotations, written_text
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,32 @@ from data_scripts.boilerplate.quotations import written_text
 )
 def test_what_the_sender_wrote(text, expected):
     assert written_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        "\n\nOn Mon, Jan 5, 2026 at 9:00 AM Ann Lee <a@x.org>\nwrote:\n\n> b\n> c",
+        "\nOn Mon, Jan 5, 2026 at 9:00 AM Ann Lee wrote:\nb\nc",
+        " On Mon, Jan 5, 2026 at 9:00 AM Ann Lee <a@x.org> wrote: > b > c",
+        "\n\nOn 5 Jan 2026, at 09:00, Ann Lee <a@x.org> wrote:",
+        "\nAm 05.01.2026 um 09:00 schrieb Ann Lee:\nb",
+        " Le lun. 5 janv. 2026 à 09:00, Ann Lee <a@x.org> a écrit : b",
+        "\n-----Original Message-----\nFrom: Ann Lee\nb",
+        " -----Original Message----- From: Ann Lee b",
+        "\n\nFrom: Ann Lee <a@x.org>\nSent: Monday, January 5, 2026 9:00 AM\nTo: Ben\nSubject: c\n\nb",
+        " From: Ann Lee Sent: Monday, January 5, 2026 To: Ben Subject: c b",
+        "\n________________________________\nVon: Ann Lee\nGesendet: Montag\nAn: Ben\nBetreff: c\nb",
+    ],
+)
+def test_quotations_are_removed_from_texts_of_any_log(quotation):
+    assert without_quotations(f"a d.{quotation}") == "a d."
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I need a ticket.\nFrom: Berlin\nTo: Paris\nDate: 5 May", "As Ann wrote: it is\n\n> late", "a\n\nAnn wrote:\nb",
+     "---- Update ----\n\nb", "On Monday she wrote: no", "> a\n\nb", "From: now on, the subject: it"],
+)  # fmt: skip
+def test_texts_that_quote_no_mail_stay_as_they_are(text):
+    assert without_quotations(text) == text

@@ -53,6 +53,7 @@ def test_no_name_and_no_receipt_is_left_and_the_agents_answer_the_customers(tmp_
     counts = report(tmp_path / "out")
     assert counts["messages"] == {"read": 108, "automatic": 36, "id seen before": 0, "in turns": 72}
     assert counts["removed from texts"] == {
+        "quotations": 0,
         "salutations": 108,
         "closings and signatures": 30,
         "initials and names at the end": 6,
@@ -75,7 +76,7 @@ def test_all_of_it_can_be_kept(tmp_path, options):
 
 def test_ready_pairs_are_stripped_on_both_sides_and_measured_again(tmp_path):
     rows = ["input\tresponse", "Hi Priya, it is slow. Regards, Tunde\t@tunde Restart it, Tunde. Best regards, Priya",
-            "Hello, is it?\tIt is. Sent from my iPhone"]  # fmt: skip
+            "Hello, is it open?\tIt is. Sent from my iPhone"]  # fmt: skip
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     options = ["-o", str(tmp_path / "out"), "--min_characters", "7"]
     assert main(["conversations", str(tmp_path / "pairs.tsv"), *options]) == 0
