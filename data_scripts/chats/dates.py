@@ -2,15 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta, timezone
-from itertools import tee
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, tzinfo
+from functools import cache
+from typing import Any
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.texts import BrokenLineError
 
-Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
 FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
 TWEET_TIME = "%a %b %d %H:%M:%S %z %Y"  # which `_parse_words` reads, too, but slowly
@@ -52,12 +51,13 @@ class Dates:
 
     Attributes:
         order: of day, month and year in dates of numbers, one of `ORDERS`; None if no date needs it.
+        detected: where `readings` are noted for the report.
         readings: how dates were read that are neither seconds nor ISO 8601: a key of `ORDERS`, milliseconds, or digits.
         is_compact: whether numbers such as 20260331 are dates, which the first number says; None before it.
     """
 
-    def __init__(self, order: str | None = None) -> None:
-        self.order = order
+    def __init__(self, order: str | None = None, detected: dict[str, str] | None = None) -> None:
+        self.order, self.detected = order, {} if detected is None else detected
         self.readings: set[str] = set()
         self.is_compact: bool | None = None
 
@@ -79,13 +79,18 @@ class Dates:
             if math.isfinite(number := float(value)):
                 if abs(number) < MILLISECONDS:
                     return number
-                self.readings.add("milliseconds")
+                self._note("milliseconds")
                 return number / 1000
         except (TypeError, ValueError, OverflowError):
             pass
         raise BrokenLineError(
             "wrong time", f"expected a number or a date such as 2026-03-31, found {type(value).__name__}"
         )
+
+    def _note(self, reading: str) -> None:
+        if reading not in self.readings:
+            self.readings.add(reading)
+            self.detected["dates"] = ", ".join(sorted(self.readings))
 
     def _parse_digits(self, digits: str) -> float | datetime:
         """A number, or a date in digits alone; raises ValueError for a number among such dates."""
@@ -96,7 +101,7 @@ class Dates:
             return float(digits)
         if not is_date:
             raise ValueError(digits)
-        self.readings.add("YYYYMMDD")
+        self._note("YYYYMMDD")
         return datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
 
     def _parse(self, text: str) -> float | datetime:
@@ -115,7 +120,7 @@ class Dates:
         if not order:
             raise ValueError(match[0])
         if len(match["first"]) <= 2:
-            self.readings.add(order)
+            self._note(order)
         parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
         year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
         year -= 543 if year > 2400 else 0  # the calendar of Thailand
@@ -130,14 +135,10 @@ class Dates:
         return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))
 
 
-def _zone(text: str | None) -> timezone:
+@cache
+def _zone(text: str | None) -> tzinfo | None:
     """The zone of a match of `NUMERIC`: a name, or an offset such as +01:00 or GMT+1; UTC if there is none."""
-    if not text:
-        return UTC
-    if not (offset := re.search(r"([+-])(\d\d?):?(\d\d)?$", text)):
-        return timezone(timedelta(hours=_ZONES[text.upper()]))
-    ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
-    return timezone(-ahead if offset[1] == "-" else ahead)
+    return _parse_words(f"1 Jan 2000 0:00 {text}").tzinfo if text else UTC
 
 
 def _offset(name: str | None, offset: int | None) -> int:
@@ -172,20 +173,6 @@ def _parse_words(text: str) -> datetime:
     if times[0] != times[1]:
         raise ValueError(text)
     return times[0]
-
-
-def with_dates(
-    items: Iterable[Item], date_of: Callable[[Item], Any], stated: str | None, location: str
-) -> tuple[Iterator[Item], Dates]:
-    """The items, and what reads their dates; memory holds those before the first one that decides the order.
-
-    Args:
-        items: messages or records, which are read once.
-        date_of: the date of an item.
-        stated, location: those of `find_order`, whose error it raises.
-    """
-    rest, ahead = tee(items)
-    return rest, Dates(find_order(map(date_of, ahead), stated, location))
 
 
 def find_order(values: Iterable[Any], stated: str | None, location: str) -> str | None:

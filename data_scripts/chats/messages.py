@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import tee
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from data_scripts.chats.dates import Dates
+from data_scripts.chats.dates import Dates, find_order
 from data_scripts.chats.sample import Sample
 from modeling_convsim.files.errors import one_line
 from modeling_convsim.files.records import Record, Records
@@ -115,10 +116,10 @@ class ChatLog:
         """What was detected, in a line."""
         return "; ".join(f"{name}: {value}" for name, value in self.detected.items())
 
-    def note_dates(self, dates: Dates) -> None:
-        """Note how dates were read, if they are neither seconds nor ISO 8601."""
-        if dates.readings:
-            self.detected["dates"] = ", ".join(sorted(dates.readings))
+    def with_dates(self, items: Iterable[Parsed], date_of: Callable[[Parsed], Any]) -> tuple[Iterator[Parsed], Dates]:
+        """The items, and what reads their dates; memory holds those before the first one that decides the order."""
+        rest, ahead = tee(items)
+        return rest, Dates(find_order(map(date_of, ahead), self.date_order, str(self.path)), self.detected)
 
     def leave_out(self, kind: str) -> None:
         """Count a message that is left out; names of kinds come from the file, so their number is limited."""

@@ -14,7 +14,7 @@ from data_scripts.chats.column_roles import (
     shape_of,
     side_of,
 )
-from data_scripts.chats.dates import Dates, with_dates
+from data_scripts.chats.dates import Dates
 from data_scripts.chats.marks import find_marks, find_verdicts
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
 from data_scripts.clean.filters import is_placeholder
@@ -59,7 +59,7 @@ def read_table(log: ChatLog) -> Items:
     marks = find(flat_columns(records.columns, records.sample), records.sample, names)
     rows = records.rows({part for name in (*names.values(), *marks.rules) for part in _paths(name)}, log.broken)
     if "time" in names and convert in (_to_turn, _to_message):  # the other shapes need no order in time
-        rows, dates = with_dates(rows, lambda row: look_up(row[1], names["time"]), log.date_order, str(log.path))
+        rows, dates = log.with_dates(rows, lambda row: look_up(row[1], names["time"]))
     unseen = set(log.columns)
     answering = _find_answering(log, records, names)
     html = _html_roles(names, records.sample)
@@ -74,17 +74,13 @@ def read_table(log: ChatLog) -> Items:
         values["side"] = side_of(values["side"]) in answering if answering else None
         return convert(log, Fields(values), number)
 
-    try:
-        for number, (location, record) in enumerate(rows, start=1):
-            values = {role: look_up(record, name) for role, name in names.items()}
-            unseen -= {role for role in unseen if values[role] is not None}
-            if kind := marks.reason(record):
-                log.leave_out(kind)
-            elif item := log.attempt(location, parse, values, number):
-                yield location, item
-    finally:  # also if only the first messages are read
-        if dates:
-            log.note_dates(dates)
+    for number, (location, record) in enumerate(rows, start=1):
+        values = {role: look_up(record, name) for role, name in names.items()}
+        unseen -= {role for role in unseen if values[role] is not None}
+        if kind := marks.reason(record):
+            log.leave_out(kind)
+        elif item := log.attempt(location, parse, values, number):
+            yield location, item
     if unseen:
         raise _unknown_columns(log, records, unseen)
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from data_scripts.boilerplate.notices import notice_kind, without_added
-from data_scripts.chats.dates import CLOCK, DATE, DATE_AND_CLOCK, Dates, with_dates
+from data_scripts.chats.dates import CLOCK, DATE, DATE_AND_CLOCK, Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, Message
 from data_scripts.chats.sample import DELIMITERS, Sample
@@ -63,7 +63,6 @@ class _Style:
         share: of the lines that are messages, from which it is recognized.
         programs: that write so, whose notices are left out.
         notice: other lines that are notices.
-        is_above: whether texts are below the names.
     """
 
     name: str
@@ -71,11 +70,6 @@ class _Style:
     share: float = 0.2
     programs: tuple[str, ...] = ("Zoom",)
     notice: re.Pattern[str] = re.compile(r"(?!)")
-    is_above: bool = False
-
-    def pattern(self, lines: Iterable[str]) -> re.Pattern[str]:
-        """The first line of a message in a transcript of these lines."""
-        return self.line or _spaced_line(list(lines))
 
 
 @dataclass
@@ -89,11 +83,6 @@ class _Spoken:
     after_blank: bool
     after_rule: bool
     is_next_day: bool
-
-    @property
-    def text(self) -> str:
-        """The lines as one text."""
-        return "\n".join(self.lines).strip()
 
 
 def _spaced_line(lines: list[str]) -> re.Pattern[str]:
@@ -127,10 +116,10 @@ def _matches(sample: Sample, style: _Style) -> bool:
         style.line is _SAID and not _SAID.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)
     ):
         return False  # the first line may be a heading, but not one of columns
-    pattern = style.pattern(lines)
+    pattern = style.line or _spaced_line(lines)
     matches = [pattern.fullmatch(line) for line in lines]
     speakers = Counter(_speaker(match) for match in matches if match)
-    if style.is_above:  # such lines of a program's log have no texts after them
+    if pattern in (_ABOVE, _ABOVE_FIRST):  # such lines of a program's log have no texts after them
         with_texts = sum(first is not None and second is None for first, second in pairwise(matches))
         if with_texts < TEXTS * speakers.total() - 1:
             return False
@@ -159,7 +148,7 @@ def _speaker(match: re.Match[str]) -> str:
 
 def _read(log: ChatLog, style: _Style) -> Items:
     lines = list(log.lines())  # in memory, because the names of the speakers are known at the end
-    pattern = style.pattern(line for _, line in lines)
+    pattern = style.line or _spaced_line([line for _, line in lines])
     first = list(_messages(ChatLog(log.path, log.name), lines, pattern, style))  # counts nothing in `log`
     number, names = len(first), Counter(spoken.speaker for spoken in first)
     has_times = 2 * sum(spoken.time is not None for spoken in first) > number
@@ -168,34 +157,28 @@ def _read(log: ChatLog, style: _Style) -> Items:
     no_names = once if pattern is _SAID and len(once) < RARE * number else set[str]()
     if not has_times:
         refuse_options({"--gap": log.gap is not None}, f"{log.path} has no times, so it has no pauses; leave it out")
-    longer = [_QUOTED.fullmatch(spoken.text) for spoken in first if len(spoken.lines) > 1]
+    longer = [_QUOTED.fullmatch("\n".join(spoken.lines)) for spoken in first if len(spoken.lines) > 1]
     has_quotes = "LINE" in style.programs and 2 * sum(map(bool, longer)) > len(longer)  # around texts of several lines
     del first
-    messages, dates = with_dates(
-        _messages(log, lines, pattern, style, no_names),
-        lambda spoken: spoken.time if has_times else None,
-        log.date_order,
-        str(log.path),
+    messages, dates = log.with_dates(
+        _messages(log, lines, pattern, style, no_names), lambda spoken: spoken.time if has_times else None
     )
     conversation, clock = 1, 0.0
-    try:
-        for number, spoken in enumerate(messages, start=1):
-            conversation += number > 1 and (spoken.after_rule or (spoken.after_blank and has_blocks))
-            thread, time, gap = f"{log.name}/{conversation}", None, None
-            if has_times:
-                time = log.attempt(spoken.location, _seconds, spoken, dates, clock)
-                if time is None:
-                    continue
-                thread, clock, gap = log.name, time, log.channel_gap
-            text = without_added(spoken.text, *style.programs).strip()
-            if has_quotes and len(spoken.lines) > 1 and (quoted := _QUOTED.fullmatch(text)):
-                text = quoted[1].replace('""', '"').strip()
-            if kind := notice_kind(text, *style.programs) if text else "no text":
-                log.leave_out(kind)
+    for number, spoken in enumerate(messages, start=1):
+        conversation += number > 1 and (spoken.after_rule or (spoken.after_blank and has_blocks))
+        thread, time, gap = f"{log.name}/{conversation}", None, None
+        if has_times:
+            time = log.attempt(spoken.location, _seconds, spoken, dates, clock)
+            if time is None:
                 continue
-            yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
-    finally:  # also if only the first messages are read
-        log.note_dates(dates)
+            thread, clock, gap = log.name, time, log.channel_gap
+        text = without_added("\n".join(spoken.lines).strip(), *style.programs).strip()
+        if has_quotes and len(spoken.lines) > 1 and (quoted := _QUOTED.fullmatch(text)):
+            text = quoted[1].replace('""', '"').strip()
+        if kind := notice_kind(text, *style.programs) if text else "no text":
+            log.leave_out(kind)
+            continue
+        yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
 
 
 def _messages(
@@ -275,8 +258,8 @@ _STYLES = (  # the first that fits
     _Style("transcript", _SAID, 0.5, ("Zoom", "Telegram")),
     _Style("transcript in columns", _COLUMNS, programs=("LINE",), notice=re.compile(rf"{_TIME}\t.*")),
     _Style("LINE", None, programs=("LINE", "LINE for the desktop"), notice=re.compile(rf"{_TIME} .*")),
-    _Style("transcript, names above texts", _ABOVE, 0.1, programs=_ABOVE_PROGRAMS, is_above=True),
-    _Style("transcript, names and times above texts", _ABOVE_FIRST, 0.1, programs=_ABOVE_PROGRAMS, is_above=True),
+    _Style("transcript, names above texts", _ABOVE, 0.1, programs=_ABOVE_PROGRAMS),
+    _Style("transcript, names and times above texts", _ABOVE_FIRST, 0.1, programs=_ABOVE_PROGRAMS),
 )
 FORMATS = (
     *(Format(style.name, partial(_read, style=style), partial(_matches, style=style)) for style in _STYLES),

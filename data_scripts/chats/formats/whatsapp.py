@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from data_scripts.boilerplate.notices import MARKS, notice_kind, without_added, without_media
-from data_scripts.chats.dates import NUMERIC, Dates, with_dates
+from data_scripts.chats.dates import NUMERIC, Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
@@ -45,11 +45,8 @@ def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
 
 
 def _read(log: ChatLog) -> Items:
-    messages, dates = with_dates(_messages(log), lambda each: each[1][1][0], log.date_order, str(log.path))
-    try:
-        yield from log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
-    finally:  # also if only the first messages are read
-        log.note_dates(dates)
+    messages, dates = log.with_dates(_messages(log), lambda each: each[1][1][0])
+    return log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
 
 
 def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], list[str]]]]:
