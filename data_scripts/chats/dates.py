@@ -106,15 +106,16 @@ class Dates:
 
     def _parse(self, text: str) -> float | datetime:
         text = re.sub(r"^(\d{4})[년年] ?(\d{1,2})[월月] ?(\d{1,2})[일日]\s?", r"\1-\2-\3 ", text).rstrip()
+        text = re.sub(r"^(2[4-9]\d\d)-(\d\d)-", r"\1/\2/", text)  # a year of Thailand is none of ISO 8601
         for parse in (float, datetime.fromisoformat, lambda tweet: datetime.strptime(tweet, TWEET_TIME)):
             try:
                 return parse(text)
             except ValueError:
                 continue
         numbers = NUMERIC.fullmatch(text)
-        return self.parse_numbers(numbers) if numbers else _parse_words(text)
+        return self._parse_numbers(numbers) if numbers else _parse_words(text)
 
-    def parse_numbers(self, match: re.Match[str]) -> datetime:
+    def _parse_numbers(self, match: re.Match[str]) -> datetime:
         """The time of a match of `NUMERIC`; raises ValueError if it does not exist in this order of day and month."""
         order = "YMD" if len(match["first"]) > 2 else self.order
         if not order:

@@ -4,7 +4,7 @@ Or a line has only the name and the time, and the text is in the lines after it,
 Telegram have it. LINE and WeeChat separate the time, the name and the text by tabs, and LINE for the desktop by spaces.
 All other lines of IRC are notices, as are lines of columns that begin with a time. Elsewhere they continue the message
 before them, and a line of dashes ends a conversation, as a blank line does unless most messages have one before them.
-If the lines have times, pauses end it. KakaoTalk's tables have the notices of its transcripts.
+If the lines have times, pauses end it. Tables of KakaoTalk and Discord have the notices of their transcripts.
 """
 
 import re
@@ -29,27 +29,29 @@ TEXTS = 0.9  # of the names above texts: if fewer have one, they are no names
 DAY, DISORDER = 24 * 3600, 3600  # seconds: a clock that goes back by more than an hour begins a new day
 _TIME = rf"(?P<time>{DATE_AND_CLOCK}|(?:\d{{8}} )?{CLOCK})"
 _NAME = r"(?P<speaker>[^\W\d_][^:<>|;,\t\"]{0,39}?)"
+_WEEKDAY = r"[ (（]*[^\W\d]{1,9}[)）]?"  # after a date
 _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
 # A date in brackets is WhatsApp's.
 _SAID = re.compile(rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+|\((?:\s*\d+[hms])+\s*\)\s*)?{_NAME}:\s+(?P<text>\S.*)")
 _TIMED = re.compile(rf"[\[(]?{_TIME}[\])]?\s+\S.*")
 _ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}(?: \(pinned\))?:?\s*(?P<text>)")
-# A time without a date after a name is the one since the beginning, in minutes and seconds or longer.
+# Without a date, a time after a name and one space is since the beginning, in minutes and seconds or longer.
 _ABOVE_FIRST = re.compile(
-    rf"{_NAME}(?:,| [—–-])?\s+(?:[A-Z]\w{{1,8}}day,?\s(?:at\s)?)?"
-    rf"[\[(]?(?:(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}|(?P<time>{DATE_AND_CLOCK}|{CLOCK}))[\])]?:?\s*(?P<text>)"
+    rf"{_NAME},?(?:(?P<wide>\s{{2,}}|\s[—–-]\s+|\s+[\[(])(?:[A-Z]\w{{1,8}}day,?\s(?:at\s)?)?|\s+)"
+    rf"(?:(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}|(?P<time>{DATE_AND_CLOCK}|(?(wide)|(?=[^\dA-Z])){CLOCK}))[\])]?:?\s*(?P<text>)"
 )
 _FROM_TO = re.compile(r"From\s+(\S.*?)\s+[tT]o\s+\S.*")  # in the chat of Zoom
 _CLOCK = re.compile(r"\s*[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}[\])]?\s*")
 _COLUMNS = re.compile(rf"{_TIME}\t(?!(?:-->|<--|--| ?\*)\t)[@+%&~]?(?P<speaker>[^\t]{{1,40}})\t(?P<text>.*)")
 _BRACKETS = re.compile(rf"\[(?P<speaker>[^\[\]]{{1,40}})\] \[{_TIME}\] (?P<text>.*)")  # `[Ann] [오후 5:29] hello`
 _PHONE = re.compile(rf"(?P<time>{DATE_AND_CLOCK}), (?P<speaker>.{{1,40}}?) : (?P<text>.*)")
+_PHONE_NOTICE = re.compile(rf"{DATE_AND_CLOCK}(?:[,:] .*)?|(?:\w+, )?{DATE}(?:{_WEEKDAY})?")  # or a heading
 _QUOTED = re.compile(r'"(.*)"', re.S)
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
-_WEEKDAY = r"[ (（]*[^\W\d]{1,9}[)）]?"
-_DATE = re.compile(rf"(?:\w{{2,9}}, ?)?{DATE}(?:{_WEEKDAY})?")  # as of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
-_NEW_DAY = re.compile(  # of irssi and of KakaoTalk
-    rf"--- (?:Day changed|Log opened).*|-{{6,}} .*\d{{4}}.* -{{6,}}|{_DATE.pattern}|{DATE_AND_CLOCK}"
+_LINE_DAY = re.compile(rf"\d{{4}}[./]\d{{1,2}}[./]\d{{1,2}}{_WEEKDAY}")
+_NEW_DAY = re.compile(  # of irssi, of KakaoTalk, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
+    r"--- (?:Day changed|Log opened).*|-{6,} .*\d{4}.* -{6,}|"
+    rf"(?:\w{{2,9}}, ?)?\d{{1,4}}[./]\d{{1,2}}[./]\d{{1,4}}(?:{_WEEKDAY})?"
 )
 
 
@@ -88,7 +90,7 @@ class _Spoken:
 def _spaced_line(lines: list[str]) -> re.Pattern[str]:
     """The first line of a message of LINE for the desktop, in which only spaces separate the name from the text."""
     matches = (re.fullmatch(rf"{_TIME} (\S.*)", line) for line in lines)
-    words = [match[2].split(" ") for match in matches if match] if any(map(_DATE.fullmatch, lines)) else []
+    words = [match[2].split(" ") for match in matches if match] if any(map(_LINE_DAY.fullmatch, lines)) else []
     names = "|".join(map(re.escape, sorted(_leading_names(words), key=len, reverse=True)))
     return re.compile(rf"{_TIME} (?P<speaker>{names or '(?!)'}) (?P<text>.+)")
 
@@ -155,6 +157,8 @@ def _read(log: ChatLog, style: _Style) -> Items:
     has_blocks = 2 * sum(spoken.after_blank for spoken in first) <= number
     once = {name for name, count in names.items() if count == 1}
     no_names = once if pattern is _SAID and len(once) < RARE * number else set[str]()
+    if pattern is _ABOVE_FIRST and has_times:  # a line such as `See you at 18:05` is in a text
+        no_names = {spoken.speaker for spoken in first if not spoken.time}
     if not has_times:
         refuse_options({"--gap": log.gap is not None}, f"{log.path} has no times, so it has no pauses; leave it out")
     longer = [_QUOTED.fullmatch("\n".join(spoken.lines)) for spoken in first if len(spoken.lines) > 1]
@@ -240,21 +244,26 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
     return time if spoken.is_next_day or time >= before - DISORDER else time + DAY
 
 
-def _read_kakaotalk(log: ChatLog) -> Items:
-    """The messages of the table that KakaoTalk writes on a Mac."""
+def _read_table(log: ChatLog, program: str) -> Items:
+    """The messages of a table that a program writes."""
     for location, item in read_table(log):
-        if isinstance(item, Message) and (kind := notice_kind(item.text, "KakaoTalk")):
+        if isinstance(item, Message) and (kind := notice_kind(item.text, program)):
             log.leave_out(kind)
         else:
             yield location, item
 
 
-_KAKAOTALK = ["Date", "User", "Message"]
+def _table(program: str, *columns: str) -> Format:
+    """The table that a program writes, with these columns and no others."""
+    read = partial(_read_table, program=program)
+    return Format(program, read, lambda sample: sample.records.columns == [*columns], fields=columns)
+
+
 _ABOVE_PROGRAMS = ("Zoom", "Discord", "Teams", "Telegram")
 _STYLES = (  # the first that fits
     _Style("IRC", _IRC, notice=re.compile(".*")),
     _Style("KakaoTalk", _BRACKETS, programs=("KakaoTalk",)),
-    _Style("KakaoTalk", _PHONE, programs=("KakaoTalk",), notice=re.compile(rf"{DATE_AND_CLOCK}[,:] .*")),
+    _Style("KakaoTalk", _PHONE, programs=("KakaoTalk",), notice=_PHONE_NOTICE),
     _Style("transcript", _SAID, 0.5, ("Zoom", "Telegram")),
     _Style("transcript in columns", _COLUMNS, programs=("LINE",), notice=re.compile(rf"{_TIME}\t.*")),
     _Style("LINE", None, programs=("LINE", "LINE for the desktop"), notice=re.compile(rf"{_TIME} .*")),
@@ -263,5 +272,6 @@ _STYLES = (  # the first that fits
 )
 FORMATS = (
     *(Format(style.name, partial(_read, style=style), partial(_matches, style=style)) for style in _STYLES),
-    Format("KakaoTalk", _read_kakaotalk, lambda sample: sample.records.columns == _KAKAOTALK, fields=(*_KAKAOTALK,)),
+    _table("KakaoTalk", "Date", "User", "Message"),
+    _table("Discord", "AuthorID", "Author", "Date", "Content", "Attachments", "Reactions"),
 )

@@ -14,7 +14,6 @@ from data_scripts.chats.dates import NUMERIC, Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from modeling_convsim.files.texts import BrokenLineError
 
 PROGRAMS = ("WhatsApp", "Signal")  # whose texts have the same form
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
@@ -36,20 +35,20 @@ def _matches(sample: Sample) -> bool:
     return any(_parse_header(line.lstrip(MARKS + " ")) for line in first)
 
 
-def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
-    """The date of the first line of a message, as a match of `NUMERIC`, and what follows it; None for another line."""
+def _parse_header(line: str) -> tuple[str, str] | None:
+    """The date of the first line of a message and what follows it; None for another line."""
     if not (match := _HEADER.fullmatch(line)):
         return None
     date = NUMERIC.fullmatch(re.sub(f"[{MARKS}]", "", match["iphone"] or match["android"]))
-    return (date, match["rest"]) if date and date["hour"] else None
+    return (date[0], match["rest"]) if date and date["hour"] else None
 
 
 def _read(log: ChatLog) -> Items:
-    messages, dates = log.with_dates(_messages(log), lambda each: each[1][1][0])
+    messages, dates = log.with_dates(_messages(log), lambda each: each[1][1])
     return log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
 
 
-def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], list[str]]]]:
+def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, str, list[str]]]]:
     """The location, and the number, date and lines, of each message."""
     begins, message, number = "", None, 0
     for location, line in log.lines():
@@ -66,29 +65,18 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, re.Match[str], lis
         yield begins, message
 
 
-def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str], lines: list[str]) -> Message:
-    content = "\n".join(lines)
-    try:
-        time = dates.parse_numbers(date).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise BrokenLineError("wrong time", str(error)) from error
+def _parse_message(log: ChatLog, dates: Dates, number: int, date: str, lines: list[str]) -> Message:
+    time, content = dates.seconds(date), "\n".join(lines)
     parts = _SENDER.match(content)
     if not parts or (parts["space"] is None and _NO_SENDER.match(content)):
         raise LeftOutError("notice")
-    text = _written(parts["text"])
-    sender = parts["name"].strip(MARKS + "~\u202f\xa0 ")
-    return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
-
-
-def _written(text: str) -> str:
-    """What the sender wrote; raises LeftOutError if it is WhatsApp's or somebody else's."""
-    text = without_media(without_added(text, *PROGRAMS))
+    sender, text = parts["name"].strip(MARKS + "~\u202f\xa0 "), without_media(without_added(parts["text"], *PROGRAMS))
     if text.startswith("\u200e") or not text.strip(MARKS + " \n"):
         raise LeftOutError("notice or media")
     text = text.strip(MARKS + " \n")
     if kind := notice_kind(text, *PROGRAMS):
         raise LeftOutError(kind)
-    return text
+    return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
 
 
 FORMATS = (Format("WhatsApp", _read, _matches),)
