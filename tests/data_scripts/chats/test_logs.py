@@ -381,7 +381,6 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("make", "columns", "message"),
     [
-        (lambda at: write(at / "c.jsonl", {"body": "x"}), {}, "c.jsonl:1: the columns are body; expected input and"),
         (
             lambda at: write(at / "c.jsonl", {"id": 1, "parent": 2, "text": "x"}),
             {"speaker": "author.name"},

@@ -22,9 +22,9 @@ def chat(number: int, *messages: Any) -> dict[str, Any]:
     return {"name": "Ann", "type": "personal_chat", "id": number, "messages": list(messages)}
 
 
-def read(path: Path, content: Any, indent: int | None = 1, gap: float | None = None) -> tuple[list, ChatLog]:
+def read(path: Path, content: Any, indent: int | None = 1) -> tuple[list, ChatLog]:
     path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
-    return read_items(path, "result", gap=gap)
+    return read_items(path, "result")
 
 
 MESSAGES = (
@@ -93,13 +93,6 @@ def test_messages_of_a_topic_answer_each_other(tmp_path):
         ("12/3", None, "result/12/2"), ("12/4", None, "result/12"), ("12/5", None, "result/12/2"),
         ("12/6", "12/5", "result/12"),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["result.json", "result.jsonl"])
-@pytest.mark.parametrize("wrap", [dict, lambda one: {"about": "…", "chats": {"about": "…", "list": [one]}}])
-def test_a_stated_pause_ends_a_conversation(tmp_path, name, wrap):
-    items, _ = read(tmp_path / name, wrap(chat(12, message(2, "a"))), None, gap=60.0)
-    assert [(item.text, item.gap) for item in items] == [("a", 60.0)]
 
 
 def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
