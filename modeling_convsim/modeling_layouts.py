@@ -46,11 +46,6 @@ class SentenceGroup:
     starts: Tensor | None = None
     longest: int = 0
 
-    @property
-    def unpadded_arguments(self) -> dict[str, Tensor | int]:
-        """The arguments of attention functions that describe sentences of any lengths, if these are."""
-        return {} if self.starts is None else {"cu_seq_lens_q": self.starts, "max_length_q": self.longest}
-
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
         """Copies the group to a device; Accelerate calls it for layers that `device_map` puts on another one."""
         keys, starts = (

@@ -211,9 +211,10 @@ class ConvSimTransformerAttention(nn.Module):
             # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
             grouped = part if is_padded else part.view(group.sentences, group.width, -1)
             query, key, value = grouped.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+            lengths = {} if group.starts is None else {"cu_seq_lens_q": group.starts, "max_length_q": group.longest}
             context, weights = attend(
                 self, query, key, value, group.keys, scaling=self.head_size**-0.5,
-                dropout=self.config.attention_dropout if self.training else 0.0, **group.unpadded_arguments,
+                dropout=self.config.attention_dropout if self.training else 0.0, **lengths,
             )  # fmt: skip
             context = context.flatten(2)  # (sentences, width, hidden_size)
             contexts.append(context if is_padded else context.flatten(0, 1))

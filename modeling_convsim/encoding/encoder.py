@@ -207,7 +207,7 @@ class Encoder:
         if 0 < len(texts) <= MIN_TEXTS_PER_THREAD:
             return self._encode_window(texts, side, batch_size)
         vectors, rows = np.empty((len(texts), self.vector_size(side)), dtype=np.float32), 0
-        for part in self._stream(texts, side, batch_size, show_progress):
+        for part in self.stream(texts, side, batch_size, show_progress):
             vectors[rows : rows + len(part)] = part
             rows += len(part)
         return vectors
@@ -224,7 +224,11 @@ class Encoder:
             texts: As in `encode`, which also describes the other options and the exceptions.
         """
         side, batch_size = self._check_options(texts, side, batch_size)
-        return self._stream(texts, side, batch_size, show_progress)
+        threads = self.model.threads
+        windows = split_windows(texts, batch_size * self.model.sorted_batches, threads)
+        encode = partial(self._encode_window, side=side, batch_size=batch_size)
+        total = operator.length_hint(texts) or None
+        return follow(encode_in_threads(encode, windows, threads), total, show_progress)
 
     def _check_options(self, texts: Iterable[str], side: Side, batch_size: int | None) -> tuple[Side, int]:
         """Raises the exceptions of `encode`; returns the side whose vectors are needed, and the batch size."""
@@ -241,14 +245,6 @@ class Encoder:
             raise ValueError(f"batch_size is {batch_size}, expected 1 or more")
         refuse_single_string(texts, "encode([text])")
         return side, batch_size
-
-    def _stream(self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool) -> Iterator[np.ndarray]:
-        threads = self.model.threads
-        windows = split_windows(texts, batch_size * self.model.sorted_batches, threads)
-        encode = partial(self._encode_window, side=side, batch_size=batch_size)
-        yield from follow(
-            encode_in_threads(encode, windows, threads), operator.length_hint(texts) or None, show_progress
-        )
 
     def nli_logits(
         self, premises: Iterable[str], hypotheses: Iterable[str], batch_size: int | None = None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modeling_convsim.files.delimited import TABS, Dialect
 from modeling_convsim.files.extras import import_extra
@@ -77,18 +77,7 @@ class _Refused(BrokenLines):
 
 
 def _column(path: Path, column: str, remedy: str, missing: str | None) -> Iterator[str]:
-    for location, value in _values(path, column, remedy):
-        value = missing if value is None else value
-        if not isinstance(value, str):
-            raise ValueError(
-                f"{location}: column {column!r} holds {repr(value)[:60]}, which is not text: choose another column, or "
-                "remove the row"
-            )
-        yield value
-
-
-def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
-    """The values of a column, each with its location in the file."""
+    """The texts of a column of a table; `missing` in place of null, which is refused if it is None."""
     text, columns = None, TABS
     if form_of(path) == ".parquet":
         import_extra(*PARQUET)  # which names what to install, before the file is opened
@@ -103,7 +92,13 @@ def _values(path: Path, column: str, remedy: str) -> Iterator[tuple[str, Any]]:
     for location, record in records.rows([column], _Refused()):
         if column not in record:
             raise ValueError(f"{location}: no field {column!r}, only {', '.join(record)}{remedy}")
-        yield location, record[column]
+        value = missing if record[column] is None else record[column]
+        if not isinstance(value, str):
+            raise ValueError(
+                f"{location}: column {column!r} holds {repr(value)[:60]}, which is not text: choose another column, or "
+                "remove the row"
+            )
+        yield value
 
 
 def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable[str]], Iterator[np.ndarray]]) -> int:

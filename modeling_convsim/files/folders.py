@@ -17,7 +17,6 @@ from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import (
     TEMPORARY,
     cannot_write,
-    is_temporary_of,
     is_url,
     lock_beside,
     locked,
@@ -65,7 +64,8 @@ def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     make_folder(output.parent)
     with locked(output, lock_beside(output)):
         for left in output.parent.iterdir():
-            if is_temporary_of(output, left) and left.is_dir() and _is_ours(left):
+            match = TEMPORARY.fullmatch(left.name)
+            if match and match[1] == output.name and left.is_dir() and _is_ours(left):
                 _remove(left, output)
         partial = temporary_path(output)
         folder, scratch = partial / "new", partial / "scratch"

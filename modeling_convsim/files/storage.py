@@ -99,12 +99,6 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
 
 
-def is_temporary_of(path: Path, other: Path) -> bool:
-    """Whether another path may be a `temporary_path` of this one."""
-    match = TEMPORARY.fullmatch(other.name)
-    return match is not None and match[1] == path.name
-
-
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, for a file that becomes `path` if the block succeeds.

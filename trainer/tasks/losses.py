@@ -5,26 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def false_negatives(
-    input_keys: Tensor, response_keys: Tensor, all_input_keys: Tensor, all_response_keys: Tensor, targets: Tensor
-) -> Tensor:
-    """Return the mask of false negatives: responses equal to the true one, and other responses to the same input.
-
-    Args:
-        input_keys: (batch,) equal for inputs of equal text.
-        response_keys: (batch,) equal for true responses of equal text.
-        all_input_keys: (candidates,) keys of the inputs that the candidate responses answer.
-        all_response_keys: (candidates,) keys of the candidate responses.
-        targets: (batch,) index of the true response among the candidates.
-
-    Returns:
-        (batch, candidates) boolean; never true for the true response itself.
-    """
-    mask = (response_keys[:, None] == all_response_keys) | (input_keys[:, None] == all_input_keys)
-    mask[torch.arange(len(targets), device=mask.device), targets] = False
-    return mask
-
-
 def in_batch_softmax(
     scores: Tensor,
     targets: Tensor,

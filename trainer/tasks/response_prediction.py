@@ -9,7 +9,7 @@ from trainer.processes import gather_rows, rank
 from trainer.settings import Settings
 from trainer.tasks.base import Task, TaskInputs, register_task
 from trainer.tasks.encoding import ScoreTeachers, encode_pairs, pack
-from trainer.tasks.losses import accuracy, false_negatives, in_batch_softmax
+from trainer.tasks.losses import accuracy, in_batch_softmax
 
 
 @register_task
@@ -66,8 +66,10 @@ class ResponsePrediction(Task):
         targets = torch.arange(first, first + len(inputs), device=inputs.device)
         mask = None
         if input_keys is not None and response_keys is not None:
-            all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
-            mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
+            # False negatives: responses equal to the true one, and other responses to the same input.
+            mask = response_keys[:, None] == gather_rows(response_keys)  # (batch, processes x batch)
+            mask |= input_keys[:, None] == gather_rows(input_keys)
+            mask[torch.arange(len(targets), device=mask.device), targets] = False
         teacher_forth, teacher_back = None, None
         if self._teachers is not None:
             teacher_u, teacher_v = self._teachers.encode_pairs(batch, self.settings.mini_batch_size)

@@ -72,15 +72,10 @@ def find_backbone(source: str) -> "Backbone | None":
     Raises:
         InputError: the model cannot be downloaded.
     """
-    folder = Path(installed_copy(source))
-    if not folder.is_dir():
-        try:
-            downloaded = _download_backbone(source)
-        except OSError:
-            return None
-        if downloaded is None:
-            return None
-        folder = downloaded
+    copy = Path(installed_copy(source))
+    folder = copy if copy.is_dir() else _download_backbone(source)
+    if folder is None:
+        return None
     backbone = Backbone(source, folder)
     config = backbone.read("config.json")
     return backbone if config and not str(config.get("model_type", "")).startswith("convsim_") else None
@@ -88,9 +83,12 @@ def find_backbone(source: str) -> "Backbone | None":
 
 @cache  # a run needs the backbone several times, and the Hub is asked once
 def _download_backbone(source: str) -> Path | None:
-    """Download a pretrained encoder of the Hub; None if it is a model of this project. Raises OSError without one."""
+    """Download a pretrained encoder of the Hub; None if it is a model of this project, or if there is no such model."""
     model_id, revision = parse_model_id(source)
-    config, _ = PreTrainedConfig.get_config_dict(model_id, revision=revision)
+    try:
+        config, _ = PreTrainedConfig.get_config_dict(model_id, revision=revision)
+    except OSError:
+        return None
     if config.get("model_type", "").startswith("convsim_"):
         return None
     try:

@@ -38,7 +38,8 @@ def build_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> ConvS
     else:
         model_class = ENCODERS[settings.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
-        config = _new_config(settings, model_class.config_class, len(tokenizer), **special)
+        sizes = {"vocab_size": len(tokenizer), **special, **settings.model_config}
+        config = new_config(model_class.config_class, sizes)
         try:
             model = model_class(config)
         except RuntimeError as error:
@@ -73,7 +74,7 @@ def validate_model(settings: Settings) -> None:
     if settings.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):
         raise InputError("model_type is pretrained, so initialize_from is needed: name a pretrained encoder")
     model_class = ENCODERS[settings.model_type or DEFAULT_MODEL_TYPE]
-    config = _new_config(settings, model_class.config_class, settings.vocab_size)
+    config = new_config(model_class.config_class, {"vocab_size": settings.vocab_size, **settings.model_config})
     if settings.token_weights == "sif":
         with torch.device("meta"):
             encoder = model_class.encoder_class(config)
@@ -182,10 +183,6 @@ def _conflict(name: str, given: object, source: str, own: object) -> InputError:
         f"{name} is {given}, but that of the model in initialize_from, {source}, is {own}: leave {option} out (to "
         f"reset an option of a preset: --{option} none), or drop initialize_from to train a new model"
     )
-
-
-def _new_config(settings: Settings, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
-    return new_config(config_class, {"vocab_size": vocab_size, **special_tokens, **settings.model_config})
 
 
 def initialize_embeddings(
