@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
@@ -341,16 +340,11 @@ def test_texts_may_come_in_any_iterable(encoder):
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"])
-@pytest.mark.parametrize("content", ["", "[]", "half", "nan"])
+@pytest.mark.parametrize("content", ["", "[]", "half"])
 def test_damaged_model_folder_gives_one_message(name, content, folder, tiny_tokenizer, tmp_path):
     save(build("dan_best"), tiny_tokenizer, tmp_path)
     raw = (tmp_path / name).read_bytes()
-    if content == "nan":
-        weights = load_file(tmp_path / "model.safetensors")
-        weights["encoder.embed_tokens.weight"][3, 2] = float("nan")
-        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    else:
-        (tmp_path / name).write_bytes(raw[: len(raw) // 2] if content == "half" else content.encode())
+    (tmp_path / name).write_bytes(raw[: len(raw) // 2] if content == "half" else content.encode())
     with pytest.raises(ValueError, match="cannot open the model") as caught:
         Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
