@@ -41,11 +41,18 @@ if not importlib.util.find_spec("gradio"):
 SPACE = ROOT / "model_cards" / "space"
 CURVE = (0.25, 0.75)  # intercept and slope
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
-REPLIES = ["I like the dog", "a big house", "see you, [name], & $7.50", "yes please", "the cat eats today", "no thanks"]
+REPLIES = [
+    "I like the dog",
+    "a big house",
+    "see you tomorrow",
+    "yes, [name]: & $7.50",
+    "the cat eats today",
+    "no thanks",
+]
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} &amp; the dog"
 LINES = HOSTILE + "'\r\n\t\u2028\x00 the house"  # browsers replace some of these characters in HTML
 REVIEW = [
-    HeldOut(SENTENCES[0], ["the house", "hello"], "see you", [Shown("yes please", 0.5), Shown("no thanks", 0.1 + 0.2)]),
+    HeldOut(SENTENCES[0], ["the house", "hello"], "see you", [Shown("yes [name]", 0.5), Shown("no thanks", 0.1 + 0.2)]),
     HeldOut(LINES, [LINES, "hello"], "the real " + LINES, [Shown("a " + LINES, 0.125)]),
 ]
 # Options that Debian's Chromium needs as root, and options that prevent requests that the tests do not need.
@@ -325,7 +332,7 @@ def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, in
     named = json.loads(json.dumps([asdict(one) for one in index.suggest(SENTENCES[0], 6, name="Ann")]))
     asked = {"message": SENTENCES[0], "k": 6, "name": "Ann"}
     assert post(address, "suggest", json.dumps(asked).encode())[1]["suggestions"] == named
-    assert [one["spans"] for one in named if one["text"] == "see you, Ann, & $7.50"] == [[[16, 21]]]
+    assert [one["spans"] for one in named if one["text"] == "yes, Ann: & $7.50"] == [[[12, 17]]]
     question["min_probability"] = (expected[0].probability + expected[1].probability) / 2
     assert post(address, "suggest", json.dumps(question).encode())[1]["suggestions"] == found["suggestions"][:1]
     rated = {"message": SENTENCES[0], "reply": REPLIES[0], "rating": "send", "score": 0.25, "context": ["a"]}
