@@ -19,6 +19,7 @@ from modeling_convsim.files.command_line import (
     whole_number,
 )
 from modeling_convsim.files.errors import InputError, one_line
+from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links
 
 if TYPE_CHECKING:
     from modeling_convsim.suggestion.reply_index import Suggestion
@@ -132,12 +133,14 @@ def _index(options: argparse.Namespace) -> None:
     from modeling_convsim.encoding import Encoder
     from modeling_convsim.suggestion.estimate import review_pairs
     from modeling_convsim.suggestion.reply_index import ReplyIndex
-    from modeling_convsim.suggestion.storage import check_index_folder, lock_index
+    from modeling_convsim.suggestion.storage import check_index_folder
 
     check_index_folder(options.output)
     replies = _texts(options.files, options.replies or "response", "replies")
     messages = _texts(options.files, options.messages or "input", "messages") if is_table(options.files[0]) else None
-    with lock_index(options.output):  # a second process should not find out only when it has encoded everything
+    folder = resolve_links(options.output)
+    make_folder(folder.parent)
+    with locked(folder, lock_beside(folder)):  # which a second process finds out before it encodes everything
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         built = ReplyIndex.build(encoder, replies, messages, by_messages=options.by_messages, show_progress=True)
         review_pairs(built)
@@ -153,7 +156,7 @@ def _suggest(options: argparse.Namespace) -> None:
     from modeling_convsim.suggestion.reply_index import ReplyIndex
 
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
-    index = ReplyIndex.load(options.run, encoder, options.device, options.dtype)
+    index = ReplyIndex.load(options.run, encoder, device=options.device, dtype=options.dtype)
     if options.allowed:
         index = index.only(read_texts(options.allowed))
     context: list[str] = []

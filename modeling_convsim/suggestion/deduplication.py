@@ -69,12 +69,9 @@ def deduplicate(replies: Iterable[str], messages: Iterable[str] | None = None, k
             if (known := answered.setdefault(reply, {})) == {} or keep_all:
                 known[message] = None
     groups: dict[str, list[str]] = {}
-    blank = 0
-    for reply, count in counts.items():
-        if form := canonical_form(reply):
-            groups.setdefault(form, []).append(reply)
-        else:
-            blank += count
+    for reply in counts:
+        groups.setdefault(canonical_form(reply), []).append(reply)
+    blank = sum(counts[reply] for reply in groups.pop("", ()))
     rows: list[tuple[str, int, str | None]] = []
     for variants in groups.values():
         best, total = max(variants, key=counts.__getitem__), sum(counts[each] for each in variants)
@@ -105,25 +102,19 @@ def agreement(scores: np.ndarray, is_allowed: np.ndarray, embeddings: np.ndarray
     return np.einsum("qrd,qd->qr", embeddings, expected)
 
 
-def drop_near_duplicates(
-    embeddings: np.ndarray, max_cosine: float, most: int, questions: np.ndarray | None = None
-) -> list[int]:
+def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float, most: int) -> list[int]:
     """Drops each embedding that is too similar to an earlier one; returns the positions of the first remaining ones.
 
     Args:
         embeddings: (texts, dimensions), L2-normalized, best first.
         max_cosine: Embeddings with this cosine or more are near-duplicates.
         most: The largest number of positions.
-        questions: (texts,): of an FAQ, in which answers to the same question are no near-duplicates.
     """
     remaining: list[int] = []
     left = np.arange(len(embeddings))
     while len(left) and len(remaining) < most:
         remaining.append(int(left[0]))
-        differs = embeddings[left[1:]] @ embeddings[left[0]] < max_cosine
-        if questions is not None:
-            differs |= questions[left[1:]] == questions[left[0]]
-        left = left[1:][differs]
+        left = left[1:][embeddings[left[1:]] @ embeddings[left[0]] < max_cosine]
     return remaining
 
 

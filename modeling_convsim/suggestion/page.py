@@ -2,10 +2,11 @@
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from html import escape
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -16,7 +17,7 @@ import numpy as np
 from modeling_convsim.suggestion.ratings import MAX_TEXT, MAX_TURNS, Answer, Shown
 from modeling_convsim.suggestion.reply_index import ReplyIndex, Suggestion
 from modeling_convsim.suggestion.review import Review
-from modeling_convsim.suggestion.specifics import Span, Specifics, mark
+from modeling_convsim.suggestion.specifics import Span, Specifics
 
 FOLDER = Path(__file__).parent
 Typed = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
@@ -121,8 +122,9 @@ def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earli
         chance = "not known" if each.probability is None else f"{each.probability:.0%}"
         details = [f"It answered: “{each.message}”"] if each.message else []
         details += [f"{each.count:,} times"] if each.count > 1 else []
-        above, below = f'<p class="chance"><strong>{chance}</strong>{note}</p>', f"<p>{escape(' · '.join(details))}</p>"
-        cards.append(_card(question, each, each.spans, above, below))
+        text, below = _text(each.text, each.spans), f"<p>{escape(' · '.join(details))}</p>"
+        body = f'<p class="chance"><strong>{chance}</strong>{note}</p>{text}{below}'
+        cards.append(_card(question, each, body))
     return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"
 
 
@@ -141,7 +143,7 @@ def show_held_out(folder: Path, specifics: Specifics) -> str:
     held_out = random.choice(left)
     question = {"message": held_out.message, "context": held_out.context, "from": "review"}
     answers = zip(held_out.suggestions, review.answers(held_out), strict=True)
-    cards = [_card(question, shown, specifics.spans(shown.text), answer=answer) for shown, answer in answers]
+    cards = [_card(question, each, _text(each.text, specifics.spans(each.text)), answer) for each, answer in answers]
     earlier = "".join(f"<p>Before: “{escape(turn)}”</p>" for turn in held_out.context[::-1])
     return (
         f"<p>{len(left)} of {len(review.messages)} messages are left.</p>{earlier}"
@@ -156,23 +158,21 @@ def _list(cards: Sequence[str], message: str) -> str:
     return shown + f"<p><mark>Marked</mark>: {CHANGE}.</p>" * ("<mark" in shown)
 
 
-def _card(
-    question: dict[str, Any],
-    shown: Suggestion | Shown,
-    spans: Sequence[Span],
-    above: str = "",
-    below: str = "",
-    answer: Answer | None = None,
-) -> str:
+def _text(text: str, spans: Iterable[Span]) -> str:
+    parts = [escape(text[start:end]) for start, end in pairwise([0, *chain.from_iterable(spans), len(text)])]
+    parts[1::2] = [f'<mark title="{CHANGE}">{part}</mark>' for part in parts[1::2]]
+    return f'<p class="text">{"".join(parts)}</p>'
+
+
+def _card(question: dict[str, Any], shown: Suggestion | Shown, body: str, answer: Answer | None = None) -> str:
     """A reply with buttons that copy and rate it; page.js sends the data, which is JSON, with the button's value."""
     data = escape(json.dumps({**question, "reply": shown.text, "score": shown.score}))
     buttons = '<button type="button" class="plain copy" aria-live="polite">Copy</button>'
     for value in get_args(Answer):
         state = f'value="{value}" aria-pressed="{str(value == answer).lower()}"'
         buttons += f'<button type="button" class="plain rate" {state}>{value.capitalize()}</button>'
-    marked = mark(shown.text, spans, f'<mark title="{CHANGE}">', "</mark>", escape)
     buttons = f'<div class="buttons">{buttons}<span role="status"></span></div>'
-    return f'<li data-rating="{data}">{above}<p class="text">{marked}</p>{below}{buttons}</li>'
+    return f'<li data-rating="{data}">{body}{buttons}</li>'
 
 
 @_errors_shown()

@@ -11,7 +11,7 @@ import numpy as np
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Encoder
-from modeling_convsim.encoding.loading import Dtype, Side
+from modeling_convsim.encoding.loading import Side
 from modeling_convsim.suggestion.deduplication import (
     PEERS,
     Replies,
@@ -40,7 +40,6 @@ from modeling_convsim.suggestion.storage import (
     DUPLICATE_COSINE,
     IndexFile,
     IndexSettings,
-    find_model,
     name_model,
     read_index,
     write_index,
@@ -143,7 +142,7 @@ class ReplyIndex:
             message_weight: That of the messages in the score, 0 or more; at 0, the messages are only shown, of a
                 repeated reply the first one.
             duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
-                above 0; 1 turns this off.
+                above 0; 1 turns this off, as `by_messages` does.
             show_progress: Show each step and the remaining time.
 
         Raises:
@@ -158,7 +157,8 @@ class ReplyIndex:
         if by_messages and messages is None:
             raise ValueError("an index by messages needs them: expected messages=[message]")
         weight = 0.0 if messages is None or by_messages else message_weight
-        settings = IndexSettings(duplicate_cosine, by_messages, weight)
+        # The answers of an FAQ differ on purpose, and a question may have several.
+        settings = IndexSettings(1.0 if by_messages else duplicate_cosine, by_messages, weight)
         texts: Iterable[str] = tqdm(
             checked_texts(replies), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress
         )
@@ -227,7 +227,8 @@ class ReplyIndex:
             min_probability: Leave out suggestions whose probability is lower, or not known; 0 keeps all.
             name: The name of who wrote the message, which replaces "[name]" in replies.
         """
-        return self.suggest_many([message], k, [context] if context else None, min_probability, names=[name])[0]
+        [suggestions] = self.suggest_many([message], k, [context] if context else None, min_probability)
+        return [self._with_name(one, name) for one in suggestions] if name else suggestions
 
     def suggest_many(
         self,
@@ -236,7 +237,6 @@ class ReplyIndex:
         contexts: Sequence[Sequence[str]] | None = None,
         min_probability: float = 0.0,
         show_progress: bool = False,
-        names: Sequence[str | None] | None = None,
     ) -> list[list[Suggestion]]:
         """Suggests replies to several messages, faster than `suggest` one by one.
 
@@ -245,9 +245,8 @@ class ReplyIndex:
             TypeError: `messages` or a context is a single string.
         """
         refuse_single_string(messages, "suggest_many([message])")
-        for kind, given in (("contexts", contexts), ("names", names)):
-            if given is not None and len(given) != len(messages):
-                raise ValueError(f"{len(messages)} messages and {len(given)} {kind}, expected the same number")
+        if contexts is not None and len(contexts) != len(messages):
+            raise ValueError(f"{len(messages)} messages and {len(contexts)} contexts, expected the same number")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
         if not 0 <= min_probability <= 1:
@@ -261,9 +260,6 @@ class ReplyIndex:
         for start in starts:
             of_block = None if contexts is None else contexts[start : start + BLOCK]
             suggestions += self._suggest_for(list(messages[start : start + BLOCK]), of_block, k)
-        if names is not None:
-            named = zip(suggestions, names, strict=True)
-            suggestions = [[self._with_name(one, name) for one in each] if name else each for each, name in named]
         if min_probability:
             suggestions = [[one for one in each if (one.probability or 0) >= min_probability] for each in suggestions]
         return suggestions
@@ -464,13 +460,10 @@ class ReplyIndex:
             return [list(range(min(k, len(rows)))) for rows in candidates]
         embeddings = self._embed_replies(self._numbers[np.concatenate(candidates)])
         ends, selected = np.cumsum([len(rows) for rows in candidates]), []
-        # (candidates,), (candidates, dimensions), (candidates,)
-        for rows, vectors, best in zip(candidates, np.split(embeddings, ends[:-1]), scores, strict=True):
-            distinct, messages = np.arange(len(vectors)), self.replies.messages if self.settings.by_messages else None
+        for vectors, best in zip(np.split(embeddings, ends[:-1]), scores, strict=True):  # (candidates, dimensions)
+            distinct = np.arange(len(vectors))
             if duplicate_cosine < 1:
-                questions = np.array([canonical_form(messages[row]) for row in rows]) if messages else None
-                remaining = drop_near_duplicates(vectors, duplicate_cosine, max(MANY, k), questions)
-                distinct = np.array(remaining, dtype=np.int64)
+                distinct = np.array(drop_near_duplicates(vectors, duplicate_cosine, max(MANY, k)), dtype=np.int64)
             diverse = distinct[select_diverse(best[distinct], vectors[distinct], k, diversity)].tolist()
             others = [position for position in range(len(vectors)) if position not in diverse] if fill else []
             selected.append([*diverse, *others][:k])
@@ -487,25 +480,13 @@ class ReplyIndex:
         write_index(folder, file, self.replies, self.vectors, self._faiss, self.review)
 
     @classmethod
-    def load(
-        cls,
-        folder: str | os.PathLike,
-        encoder: Encoder | None = None,
-        device: str | None = None,
-        dtype: Dtype = "float32",
-        trust_remote_code: bool = False,
-        **hub_options: Any,
-    ) -> "ReplyIndex":
+    def load(cls, folder: str | os.PathLike, encoder: Encoder | None = None, **options: Any) -> "ReplyIndex":
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
         Args:
             folder: The index's folder, or that of the run that holds it. Ratings there calibrate the index.
-            encoder: The model, instead of the one that the index names. The other options are those of
-                `Encoder.from_pretrained` for the model that the index names.
-            device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
-            dtype: Precision of the model.
-            trust_remote_code: Run the code of a model whose encoder is not registered here.
-            **hub_options: `token`, `cache_dir` and `local_files_only`.
+            encoder: The model, instead of the one that the index names.
+            **options: Those of `Encoder.from_pretrained` for the model that the index names, such as `device`.
 
         Raises:
             ValueError: A file is missing or broken, or the model's weights differ from those that built the index.
@@ -513,9 +494,9 @@ class ReplyIndex:
         folder = find_index(Path(folder))
         file, replies, vectors, faiss_index = read_index(folder)
         if encoder is None:
-            options = {"device": device, "dtype": dtype, "trust_remote_code": trust_remote_code, **hub_options}
+            model = folder / file.model  # or a name on the Hub
             try:
-                encoder = Encoder.from_pretrained(find_model(folder, file.model), **options)
+                encoder = Encoder.from_pretrained(str(model.resolve()) if model.is_dir() else file.model, **options)
             except ValueError as error:
                 moved = f"{folder} was built with it; if it has been moved, give its new folder"
                 raise ValueError(f"{error} ({moved})") from error

@@ -72,7 +72,8 @@ class Review:
         answered = [each for each in map(self.answers, self.messages) if each and None not in each]
         if not answered:
             return "nothing is known yet"
-        firsts, any_of = ([_useful(each[:count]) for each in answered] for count in (1, None))
+        good = {"send", "edit"}
+        firsts, any_of = ([not good.isdisjoint(each[:count]) for each in answered] for count in (1, None))
         edits = sum(each[0] == "edit" for each in answered)
         known = f"the first can be sent in {_share(firsts)}{f', {edits} after an edit' * bool(edits)}; "
         known += f"one of {max(map(len, answered))} in {_share(any_of)}"
@@ -81,11 +82,6 @@ class Review:
             known += f"\nfrom {LEAST} ratings of both kinds on, probabilities follow them; so far, {sum(useful)} can "
             known += f"be sent, {len(useful) - sum(useful)} cannot"
         return known
-
-
-def _useful(answers: list[Answer | None]) -> bool:
-    """Whether one of the suggestions can be sent, as it is or after an edit."""
-    return any(each in ("send", "edit") for each in answers)
 
 
 def _share(is_good: list[bool]) -> str:

@@ -1,41 +1,30 @@
 """Finds the parts of a reply that cannot be sent to others: placeholders, and what only one customer got."""
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cached_property, lru_cache
-from itertools import chain, islice
+from pathlib import Path
 
 from modeling_convsim.suggestion.deduplication import Replies
 
 Span = tuple[int, int]  # start and end of a part
 MOST_KNOWN = 20_000  # replies whose spans are kept
 NAME = re.compile(r"[\[{]name[\]}]", re.IGNORECASE)  # what pairs have in place of the name of who is addressed
-# Names, masks of personal data, and fields of templates.
-PLACEHOLDER = re.compile(
-    rf"(?i:{NAME.pattern})|\[(?:KEY|URL|EMAIL|IBAN|CARD|IP|PHONE|USER)\]|__(?:email|credit_card)__"
-    r"|\{\{[^{}\n]{1,40}\}\}"
+_LISTS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+_MASKS, _MONTHS, _CURRENCIES, _NUMBERED = (
+    "|".join(map(re.escape, _LISTS[name])) for name in ("masks", "months", "currencies", "numbered")
 )
-
-_MONTHS = (
-    "Jan(?:uary|uar)?|Feb(?:ruary|ruar)?|Mar(?:ch)?|März|Apr(?:il)?|Ma[yi]|June?|Juni|July?|Juli|Aug(?:ust)?|"
-    "Sept?(?:ember)?|O[ck]t(?:ober)?|Nov(?:ember)?|De[cz](?:ember)?|janvier|février|mars|avril|mai|juin|juillet|août|"
-    "septembre|octobre|novembre|décembre|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|"
-    "noviembre|diciembre"
-)
+PLACEHOLDER = re.compile(rf"(?i:{NAME.pattern})|{_MASKS}|\{{\{{[^{{}}\n]{{1,40}}\}}\}}")  # the last one is of templates
 _DAY, _YEAR = r"(?:0?[1-9]|[12]\d|3[01])", r"(?:19|20)\d\d"
-_CURRENCY = r"(?:[A-Z]{0,2}[$€£¥₹₽₩₺]|(?:USD|EUR|GBP|CHF|CAD|AUD|INR|PLN|SEK|NOK|DKK|Rs\.?|kr\.?|zł)(?!\w))"
+_CURRENCY = rf"(?:[A-Z]{{0,2}}[$€£¥₹₽₩₺]|(?:{_CURRENCIES})(?!\w))"
 _NUMBER = r"\d+(?:[.,' ]\d{3})*(?:[.,]\d{1,2})?(?!\d)"
-# What a short number after it names.
-_NUMBERED = (
-    r"order|ticket|case|claim|tracking|ref|reference|invoice|receipt|booking|reservation|confirmation|account|customer|"
-    r"transaction|shipment|parcel|package|voucher|coupon|gift card|serial|flight|incident|RMA|PNR|PIN|ID|number|"
-    r"(?<!error )code|\w*nummer|Bestellung|Auftrag|Rechnung|Vorgang|commande|facture|pedido|factura"
-)
-# What may be of one case; `number` is a part of what is found.
+# What may be of one case, too; `number` is a part of what is found.
 SPECIFIC = re.compile(
+    rf"{PLACEHOLDER.pattern}|"
     # links, e-mail addresses, names of users
-    r"(?:https?://|www\.)[^\s<>\"\]]*[^\s<>\"\].,;:!?'*)}]|\b(?:[\w-]+\.)+[a-z]{2,}/[\w/?=&%#.-]*[\w/]"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w@/.])@(?:[A-Za-z_]\w+|\d{4,})"
+    r"(?:https?://|www\.)[^\s<>\"\]]*[^\s<>\"\].,;:!?'*)}]|(?<![\w.-])(?:[\w-]+\.)+[a-z]{2,}/[\w/?=&%#.-]*[\w/]"
+    r"|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w@/.])@(?:[A-Za-z_]\w+|\d{4,})"
     # dates
     rf"|\b{_YEAR}([/-])\d\d?\1\d\d?(?:[T ]\d\d:\d\d(?::\d\d)?)?\b|\b\d\d?([./-])\d\d?\2{_YEAR}\b"
     r"|\b\d\d?/\d\d?/\d\d\b|\b\d\d\.\d\d\.\d\d\b|(?<=\b(?:on|le|el) )(?!24/7)\d\d?/\d\d?\b"
@@ -52,9 +41,9 @@ SPECIFIC = re.compile(
     r"|(?<![\w.-])(?:1[ .-])?\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4}\b"
     r"|(?<!\w)(?:[A-Z]{2}\d\d )?\d{4}(?:[ -]\d{4}){2,}(?:[ -]\d{1,4})?\b"
     # other numbers: named or long ones, and codes of capital letters and digits
-    rf"|(?i:\b(?:{_NUMBERED})(?: (?:number|no\.?|nr\.?|n[°º]|id|code))?(?: (?:is|was|of|ist|est|es)|:)?\s?[#(]?"
-    r"(?P<number>(?=(?:[a-z-]*\d){2})[a-z\d][a-z\d-]{3,}\b)(?! \d{3}))|#\d{3,}\b|(?<![\w.,])\d{6,}(?![\w,])"
-    r"|(?<![\w.-])(?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){4})[A-Z\d]+(?:-[A-Z\d]+)*(?![\w-])"
+    rf"|(?i:\b(?:{_NUMBERED}|\w*nummer|(?<!error )code)(?: (?:number|no\.?|nr\.?|n[°º]|id|code))?"
+    r"(?: (?:is|was|of|ist|est|es)|:)?\s?[#(]?(?P<number>(?=(?:[a-z-]*\d){2})[a-z\d][a-z\d-]{3,}\b)(?! \d{3}))"
+    r"|#\d{3,}\b|(?<![\w.,])\d{6,}(?![\w,])|(?<![\w.-])(?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){4})[A-Z\d]+(?:-[A-Z\d]+)*(?![\w-])"
 )
 _HINT = re.compile(r"[0-9@]|://|www\.|\.[a-z]+/")  # of which every text with such a part has one
 
@@ -73,34 +62,23 @@ class Specifics:
 
     def _find(self, text: str) -> tuple[Span, ...]:
         """Where these parts of a text are, in order."""
-        found = {match.span() for match in PLACEHOLDER.finditer(text)}
-        if not self._only_placeholders and _HINT.search(text):
-            spans = (match.span(match.lastgroup or 0) for match in SPECIFIC.finditer(text))
-            found |= {span for span in spans if not self._is_general(text[slice(*span)].lower(), text.lower())}
-        return tuple(sorted(found))
-
-    def _is_general(self, part: str, text: str) -> bool:
-        pattern = re.compile(rf"{re.escape(part)}(?![.,]?\w)")
-        most = sum(1 for _ in _occurrences(pattern, text))  # in one reply, which may repeat it
-        return len(list(islice(_occurrences(pattern, self._texts), most + 1))) > most
+        found, is_general = [], self._only_placeholders or not _HINT.search(text)
+        for match in (PLACEHOLDER if is_general else SPECIFIC).finditer(text):
+            start, end = match.span(match.lastgroup or 0)
+            part = text[start:end].lower()
+            # A reply may repeat a part.
+            if PLACEHOLDER.fullmatch(match[0]) or _count(part, self._texts) <= _count(part, text.lower()):
+                found.append((start, end))
+        return tuple(found)
 
     @cached_property
     def _texts(self) -> str:
         """The replies that may have such a part, those that were given more than once twice."""
         counts = dict(zip(self._replies.texts, self._replies.counts.tolist(), strict=True))
-        hinted = [[text] * min(count, 2) for text, count in counts.items() if _HINT.search(text)]
-        return "\n".join(chain.from_iterable(hinted)).lower()
+        return "".join(f"{text}\n" * min(count, 2) for text, count in counts.items() if _HINT.search(text)).lower()
 
 
-def _occurrences(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """The matches at which no word, number or link has begun before."""
-    return (match for match in pattern.finditer(text) if not text[max(0, match.start() - 1) : match.start()].isalnum())
-
-
-def mark(text: str, spans: Iterable[Span], before: str, after: str, convert: Callable[[str], str] = str) -> str:
-    """The converted text with something before and after each span."""
-    marked, end = "", 0
-    for start, stop in spans:
-        marked += convert(text[end:start]) + before + convert(text[start:stop]) + after
-        end = stop
-    return marked + convert(text[end:])
+def _count(part: str, text: str) -> int:
+    """How often a part occurs that is not within a longer word, number or link."""
+    found = re.finditer(rf"{re.escape(part)}(?![.,]?\w)", text)
+    return sum(not text[match.start() - 1 : match.start()].isalnum() for match in found)

@@ -8,33 +8,31 @@ are any, ratings.jsonl (`Rating`) and review.jsonl (`HeldOut`).
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
 from modeling_convsim.encoding.text_files import write_arrays
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.folders import staged_folder
 from modeling_convsim.files.json_files import from_json, read_object
-from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links, write_text
+from modeling_convsim.files.storage import write_text
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.probability import Curve
 from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, HeldOut, lock_ratings, read_ratings, rescored
 from modeling_convsim.suggestion.search import import_faiss, needs_faiss
 
-FORMAT = 6  # of the folder; indexes of replies in formats 3 to 5 are read too; 3 and 4 have replies.parquet
+FORMAT = 6  # of the folder; format 5 is read too; earlier ones have replies.parquet
 DUPLICATE_COSINE = 0.75  # of sentence embeddings: of pairs of suggestions that were read, nearly all say the same
 INDEX_FILES = frozenset(
     {"index.json", "replies.jsonl", "replies.parquet", "vectors.npy", "replies.faiss", "SHA256SUMS", RATINGS, REVIEW}
 )
 ROW = ("text", "count", "message")  # of replies.jsonl
-INDEX_KEYS = frozenset({"model", "weights_sha256", "replies"})
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,6 @@ class IndexFile:
         return self.weights_sha256, replace(self.settings, curve=None)
 
 
-class SavedIndex(NamedTuple):
-    """The content of an index's folder; the vectors are memory-mapped."""
-
-    file: IndexFile
-    replies: Replies
-    vectors: np.ndarray  # (rows, dimensions), float16
-    faiss_index: Any  # None for an index that is searched exactly
-
-
 def name_model(index: Path, model: str) -> str:
     """What index.json names a model: see `IndexFile.model`."""
     if not Path(model).is_dir():
@@ -106,12 +95,6 @@ def name_model(index: Path, model: str) -> str:
     if model_folder.is_relative_to(folder.parent):
         return Path(os.path.relpath(model_folder, folder)).as_posix()
     return str(model_folder)
-
-
-def find_model(index: Path, name: str) -> str:
-    """The folder or the name on the Hub of a model that index.json names."""
-    folder = index / name
-    return str(folder.resolve()) if folder.is_dir() else name
 
 
 def check_index_folder(folder: Path) -> None:
@@ -128,21 +111,8 @@ def check_index_folder(folder: Path) -> None:
 
 def _is_index(folder: Path) -> bool:
     with suppress(InputError):
-        return read_object(folder / "index.json").keys() >= INDEX_KEYS
+        return read_object(folder / "index.json").keys() >= {"model", "weights_sha256", "replies"}
     return False
-
-
-@contextmanager
-def lock_index(folder: Path) -> Iterator[None]:
-    """Holds the lock of an index's folder.
-
-    Raises:
-        ValueError: Another process holds the lock, or it cannot be created.
-    """
-    folder = resolve_links(folder)
-    make_folder(folder.parent)
-    with locked(folder, lock_beside(folder)):
-        yield
 
 
 def write_index(
@@ -176,22 +146,16 @@ def _write_lines(path: Path, rows: Sequence[Any]) -> None:
     path.write_bytes(msgspec.json.Encoder().encode_lines(rows))
 
 
-def read_index(folder: Path) -> SavedIndex:
-    """Reads an index's folder.
+def read_index(folder: Path) -> tuple[IndexFile, Replies, np.ndarray, Any]:
+    """Reads an index's folder: index.json, rows, memory-mapped vectors in float16, and the faiss index, if it has one.
 
     Raises:
         ValueError: A file is missing or damaged, or a dependency is not installed.
     """
-    file, parquet = read_index_file(folder), None
-    if not (folder / "replies.jsonl").is_file():
-        parquet = import_extra("pyarrow.parquet", "suggest", f"{folder}, an index of an earlier version,")
+    file = read_index_file(folder)
     try:
-        if parquet:
-            columns = parquet.read_table(folder / "replies.parquet").to_pydict()
-            columns["message"] = columns.get("message", columns.get("question"))  # in format 3
-        else:
-            lines = msgspec.json.Decoder(dict[str, Any]).decode_lines((folder / "replies.jsonl").read_bytes())
-            columns = {name: [line[name] for line in lines] for name in ROW if name in lines[0]}
+        lines = msgspec.json.Decoder(dict[str, Any]).decode_lines((folder / "replies.jsonl").read_bytes())
+        columns = {name: [line[name] for line in lines] for name in ROW if name in lines[0]}
         replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("message"))
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
@@ -203,7 +167,7 @@ def read_index(folder: Path) -> SavedIndex:
     if rows != len(vectors) or distinct != file.replies:
         found = f"{rows} rows of {distinct} replies and {len(vectors)} vectors, expected {file.replies} replies"
         raise ValueError(f"cannot open the index {folder} ({found}): rebuild it")
-    return SavedIndex(file, replies, vectors, faiss_index)
+    return file, replies, vectors, faiss_index
 
 
 def read_index_file(folder: Path) -> IndexFile:
@@ -213,25 +177,11 @@ def read_index_file(folder: Path) -> IndexFile:
     try:
         values = read_object(folder / "index.json")
         version = values.pop("format", 1)
-        has_more = values.get("truncate_dim") or values.get("second")
-        if version == 3 and values.get("side") == "response" and not has_more:
-            version = 4
-        if version in (4, 5):
-            values = _from_earlier(values)
-        if version in (4, 5, FORMAT):
+        if version == 5:  # in which there are settings of a precision, too
+            known = {each.name for each in fields(IndexSettings)}
+            values["settings"] = {name: value for name, value in values["settings"].items() if name in known}
+        if version in (5, FORMAT):
             return from_json(IndexFile, values)
     except ValueError as error:
         raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
-    if version == 3:
-        raise ValueError(
-            f"{folder} is an index of questions, of truncated vectors or of two models of an earlier version: rebuild "
-            "it"
-        )
     raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")
-
-
-def _from_earlier(values: dict[str, Any]) -> dict[str, Any]:
-    """The content of index.json in the present format, which has no precision of the best suggestions."""
-    earlier = values.get("settings", values)  # in format 3, there is one object
-    settings = {each.name: earlier[each.name] for each in fields(IndexSettings) if each.name in earlier}
-    return {**{name: values[name] for name in INDEX_KEYS}, "settings": settings}

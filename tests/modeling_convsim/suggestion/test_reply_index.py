@@ -268,9 +268,6 @@ def test_missing_extra_is_named_where_it_is_needed(encoder, monkeypatch, tmp_pat
         monkeypatch.setitem(sys.modules, name, None)
     ReplyIndex.build(encoder, REPLIES).save(tmp_path / "index")
     assert len(ReplyIndex.load(tmp_path / "index", encoder).suggest("hello", 2)) == 2
-    (tmp_path / "index" / "replies.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"of an earlier version, needs pyarrow: pip install 'convsim\[suggest\]'"):
-        ReplyIndex.load(tmp_path / "index", encoder)
     monkeypatch.setattr(search, "FAISS_FROM", 3)
     with pytest.raises(ValueError, match=r"searching 3 replies or more needs faiss-cpu: pip install 'convsim\[suggest"):
         ReplyIndex.build(encoder, REPLIES)

@@ -10,17 +10,15 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import pyarrow
 import pytest
 from filelock import FileLock
-from pyarrow import parquet
 
-from modeling_convsim.files.storage import lock_beside
+from modeling_convsim.files.storage import lock_beside, locked
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.probability import Curve
 from modeling_convsim.suggestion.ratings import HeldOut, Rating, Shown, add_rating, read_ratings
-from modeling_convsim.suggestion.storage import IndexFile, IndexSettings, lock_index, read_index, write_index
+from modeling_convsim.suggestion.storage import IndexFile, IndexSettings, read_index, write_index
 
 FILE = IndexFile("a/model", "0" * 64, 1, IndexSettings())
 
@@ -30,7 +28,7 @@ def write(folder: Path, text: str, file: IndexFile = FILE, review: Sequence[Held
 
 
 def text_of(folder: Path) -> str:
-    return read_index(folder).replies.texts[0]
+    return read_index(folder)[1].texts[0]
 
 
 @pytest.fixture
@@ -66,7 +64,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
 
 
 def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
-    with lock_index(index):
+    with locked(index, lock_beside(index)):
         write(index, "new")
     assert text_of(index) == "new" and [path.name for path in index.parent.iterdir()] == ["index"]
     with FileLock(lock_beside(index)), pytest.raises(ValueError, match="another process is writing there"):
@@ -105,39 +103,26 @@ def test_ratings_stay_with_an_index_and_have_scores_as_long_as_these_are_the_sam
 
 
 def test_an_index_of_another_format_is_refused(index):
-    for values, message in (
-        ({"format": 1}, "written in format 1, but this version reads format 6: rebuild it"),
-        ({"format": 3, "side": "input"}, "an index of questions, of truncated vectors or of two models .*: rebuild it"),
-        ({"format": 3, "side": "response", "second": {"share": 0.5}}, "or of two models of an earlier version"),
-    ):
-        (index / "index.json").write_text(json.dumps(values))
-        with pytest.raises(ValueError, match=message):
-            read_index(index)
+    (index / "index.json").write_text(json.dumps({"format": 4}))
+    with pytest.raises(ValueError, match="written in format 4, but this version reads format 6: rebuild it"):
+        read_index(index)
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
-def test_an_index_of_replies_of_an_earlier_format_is_opened(tmp_path, version):
-    """As `convsim adapt` wrote them: 3 and 4 with SHA256SUMS, which are not verified: that reads all vectors."""
+def test_an_index_of_the_format_before_is_opened(tmp_path):
+    """As `convsim adapt` wrote it."""
     table = {"pairs": 30, "table": [{"threshold": 0.5, "precision": 0.9, "coverage": 1.0}]}
-    settings = {"duplicate_cosine": 0.8, "message_weight": 0.5, "consensus_weight": 1.0}
+    settings = {"duplicate_cosine": 0.8, "by_messages": True, "message_weight": 0.5, "consensus_weight": 1.0}
     settings |= {"calibration": table, "examples": ["hi"]}
-    values = {"format": version, "model": "a/model", "weights_sha256": "0" * 64, "replies": 1}
-    values |= {"truncate_dim": None, "side": "response", "second": None, **settings} if version == 3 else {}
-    values |= {"settings": {**settings, "by_messages": True}} if version > 3 else {}
+    values = {"format": 5, "model": "a/model", "weights_sha256": "0" * 64, "replies": 1, "settings": settings}
     (tmp_path / "index.json").write_text(json.dumps(values))
-    columns = {"text": ["yes", "yes"], "count": [2, 2], "question" if version == 3 else "message": ["ok?", "so?"]}
-    if version == 5:
-        lines = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    else:
-        parquet.write_table(pyarrow.table(columns), tmp_path / "replies.parquet")
-        (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  vectors.npy\n")
+    lines = [{"text": "yes", "count": 2, "message": message} for message in ("ok?", "so?")]
+    (tmp_path / "replies.jsonl").write_text("\n".join(map(json.dumps, lines)))
     np.save(tmp_path / "vectors.npy", np.ones((2, 4), np.float16))
     add_rating(tmp_path / "ratings.jsonl", Rating("a", "yes", "send", [], 0.5))
-    for opened in (read_index(tmp_path), read_index(tmp_path)):
-        assert opened.file == IndexFile("a/model", "0" * 64, 1, IndexSettings(0.8, version > 3, 0.5, 1.0))
-        assert opened.replies.messages == ["ok?", "so?"] and opened.replies.counts.tolist() == [2, 2]
-        write_index(tmp_path, opened.file, opened.replies, np.ones((2, 4)), None, [])
+    for file, replies, *_ in (read_index(tmp_path), read_index(tmp_path)):
+        assert file == IndexFile("a/model", "0" * 64, 1, IndexSettings(0.8, True, 0.5, 1.0))
+        assert replies.messages == ["ok?", "so?"] and replies.counts.tolist() == [2, 2]
+        write_index(tmp_path, file, replies, np.ones((2, 4)), None, [])
     assert {path.name for path in tmp_path.iterdir()} == {"index.json", "replies.jsonl", "vectors.npy", "ratings.jsonl"}
     assert read_ratings(tmp_path / "ratings.jsonl")[0].score == 0.5
 
