@@ -169,13 +169,10 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
         chosen["input"] = BOTH.join(parts)
     if rows and not {"text", "input"} & {*chosen, *guess.ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
-    if "text" in chosen:
-        side = _find_side(columns, chosen, rows)
-        speaker = chosen.get("speaker") or _find_person(columns, chosen, rows, values) or side
-        if speaker := speaker or next(iter(speakers), None):
+    if "text" in chosen and "speaker" not in chosen:
+        person = _find_person(columns, chosen, rows, values) or find_side(columns, rows, chosen)[0]
+        if speaker := person or next(iter(speakers), None):
             chosen["speaker"] = speaker
-        if side and not _is_own(side, values[side]):
-            chosen["side"] = side
     return guess
 
 
@@ -359,42 +356,44 @@ def _find_person(
     return None
 
 
-def _find_side(columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record]) -> str | None:
-    """The column that says of each message which side wrote it, if one does and no other contradicts it."""
-    rows = [row for row in rows if not _is_missing(look_up(row, chosen["text"]))]
-    found: dict[str, set[int]] = {}
+def find_side(columns: Sequence[str], rows: Sequence[Record], names: dict[str, str]) -> tuple[str, frozenset[str]]:
+    """The column that says of each message which side wrote it, and the sides (`side_of`) that answer.
+
+    If there is none, or two contradict each other, the name is empty. If the column says which messages are one's own,
+    as in a chat of friends, no side is the one that answers. The arguments are those of `find_marks`.
+    """
+    rows = [row for row in rows if not _is_missing(look_up(row, names.get("text", "")))]
+    found: dict[str, tuple[set[int], frozenset[str]]] = {}
     for name in columns:
-        if name in chosen.values() and name != chosen.get("speaker"):
+        if name in names.values() and name != names.get("speaker"):
             continue
-        cells = [look_up(row, name) for row in rows]
-        answering = answering_sides(name, cells)
-        answers = [side_of(cell) in answering for cell in cells]
-        if answering and _divides(answers, rows, chosen):
-            found[name] = {number for number, is_answer in enumerate(answers) if is_answer}
-    fewest = min(found, key=lambda name: len(found[name]), default="")  # others may count bots among those who answer
-    return fewest if fewest and all(found[fewest] <= each for each in found.values()) else None
+        sides = [side_of(look_up(row, name)) for row in rows]
+        answering = answering_sides(name, sides)
+        answers = [side in answering for side in sides]
+        if answering and _divides(answers, rows, names):
+            is_own = _flag(name) == "me" or _PEOPLE & set(sides) == {"me"}
+            numbers = {number for number, is_answer in enumerate(answers) if is_answer}
+            found[name] = numbers, frozenset() if is_own else answering
+    fewest = min(found, key=lambda name: len(found[name][0]), default="")  # others may count bots, which answer, too
+    is_clear = fewest and all(found[fewest][0] <= numbers for numbers, _ in found.values())
+    return (fewest, found[fewest][1]) if is_clear else ("", frozenset())
 
 
-def _divides(answers: list[bool], rows: Sequence[Record], chosen: dict[str, str]) -> bool:
+def _divides(answers: list[bool], rows: Sequence[Record], names: dict[str, str]) -> bool:
     """Whether both sides write at least a tenth, most authors are on one side, and some thread has both sides.
 
     A column that says who began each call, `inbound` or `outbound`, says nothing about a message.
     """
     groups: dict[str, dict[str, list[bool]]] = {"speaker": {}, "thread": {}}
-    for role in groups.keys() & chosen.keys():
+    for role in groups.keys() & names.keys():
         for row, is_answer in zip(rows, answers, strict=True):
-            if not _is_missing(value := look_up(row, chosen[role])):
+            if not _is_missing(value := look_up(row, names[role])):
                 groups[role].setdefault(str(value), []).append(is_answer)
     authors, threads = (list(group.values()) for group in groups.values())
     usual = sum(max(sum(own), len(own) - sum(own)) for own in authors)
     is_divided = any(len(set(each)) > 1 for each in threads) or all(len(each) == 1 for each in threads)
     has_both = len(answers) <= 10 * sum(answers) <= 9 * len(answers)
     return has_both and is_divided and usual * 10 >= 9 * sum(map(len, authors))
-
-
-def _is_own(side: str, values: Sequence[Any]) -> bool:
-    """Whether a column says which messages are one's own, as in a chat of friends, where both sides answer."""
-    return _flag(side) == "me" or _PEOPLE & set(map(side_of, values)) == {"me"}
 
 
 def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:

@@ -119,20 +119,16 @@ def _start_report(
 
 
 def _show_repliers(pairs: ir.Table, logs: Sequence[ChatLog], all_authors: bool) -> None:
-    """Print a line if a column says who answers, or a few authors answer all the others."""
+    """Print whose replies become pairs, or a hint if a few authors answer all the others."""
     from data_scripts.chats.turns import find_repliers
 
     columns = "; ".join(log.detected[WHO_ANSWERS] for log in logs if WHO_ANSWERS in log.detected)
     authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
     repliers = [] if columns else find_repliers(list(zip(*authors.values(), strict=True)))
-    if not all_authors and (columns or set(authors["replier"]) <= set(repliers)):
-        named = columns or f"the author is {' or '.join(repliers)}"
-        print(f"only replies in which {named} become pairs; --repliers NAME chooses other authors", file=sys.stderr)
-    elif columns:
-        print(
-            f"hint: replies in which {columns} answer the others; --repliers without names makes pairs of these only",
-            file=sys.stderr,
-        )
+    if columns or set(authors["replier"]) <= set(repliers):
+        if not all_authors:  # else, the report has the columns
+            named = columns or f"the author is {' or '.join(repliers)}"
+            print(f"only replies in which {named} become pairs; --repliers NAME chooses other authors", file=sys.stderr)
     elif repliers:
         option = shlex.join(["--repliers", *repliers])
         print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Any
 
 from data_scripts.chats.column_roles import (
     are_long_texts,
+    find_side,
     flat_columns,
     guess_roles,
     has_usual_name,
@@ -80,7 +81,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
-            side = guessed.get("side")
+            side, _ = find_side(fields, objects, roles)
             marks = [name for name in fields if (rule_of(name) or name == side) and name not in ROLES]
             found.append(Messages(column, roles, marks, _find_opening(rows, marks)))
     return found[0] if len(found) == 1 else None

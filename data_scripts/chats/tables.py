@@ -5,15 +5,7 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 
-from data_scripts.chats.column_roles import (
-    BOTH,
-    answering_sides,
-    flat_columns,
-    guess_roles,
-    look_up,
-    shape_of,
-    side_of,
-)
+from data_scripts.chats.column_roles import BOTH, find_side, flat_columns, guess_roles, look_up, shape_of, side_of
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.marks import find_marks, find_verdicts
 from data_scripts.chats.messages import ChatLog, Fields, Items, Message, Pair
@@ -35,7 +27,6 @@ COLUMN_NAMES = {
     "speaker": ("speaker", "user"),
     "time": ("time", "timestamp"),
     "source": ("source",),
-    "side": (),
 }
 
 _BARE_AMPERSAND = re.compile(r"&(?!#?\w{1,32};)")  # in a text that nobody escaped
@@ -56,26 +47,30 @@ def read_table(log: ChatLog) -> Items:
     names = find_columns(log, records)
     convert, dates = _row_converter(log, records, names), None
     find = find_verdicts if convert is _to_pair else find_marks
-    marks = find(flat_columns(records.columns, records.sample), records.sample, names)
-    rows = records.rows({part for name in (*names.values(), *marks.rules) for part in _paths(name)}, log.broken)
+    columns, sample = flat_columns(records.columns, records.sample), records.sample
+    marks, (side, answering) = find(columns, sample, names), find_side(columns, sample, names)
+    rows = records.rows({part for name in (*names.values(), *marks.rules, side) for part in _paths(name)}, log.broken)
     if "time" in names and convert in (_to_turn, _to_message):  # the other shapes need no order in time
         rows, dates = log.with_dates(rows, lambda row: look_up(row[1], names["time"]))
     unseen = set(log.columns)
-    answering = _find_answering(log, records, names)
-    html = _html_roles(names, records.sample)
+    html = _html_roles(names, sample)
     if html:
         log.detected["texts"] = "HTML"
+    if answering:
+        cells = [look_up(row, side) for row in sample]
+        shown = dict.fromkeys(str(cell) if side_of(cell) else "missing" for cell in cells if side_of(cell) in answering)
+        log.detected[WHO_ANSWERS] = f"{side} is {' or '.join(shown)}"
 
     def parse(values: Record, number: int) -> Message | Pair:
         texts = {role: values[role] for role in TEXTS if isinstance(values.get(role), str)}
         values |= {role: html_to_text(text) if role in html else _unescape(text) for role, text in texts.items()}
         if dates:
             values["time"] = dates.seconds(values["time"])
-        values["side"] = side_of(values["side"]) in answering if answering else None
         return convert(log, Fields(values), number)
 
     for number, (location, record) in enumerate(rows, start=1):
         values = {role: look_up(record, name) for role, name in names.items()}
+        values["is_answer"] = side_of(look_up(record, side)) in answering if answering else None
         unseen -= {role for role in unseen if values[role] is not None}
         if kind := marks.reason(record):
             log.leave_out(kind)
@@ -109,36 +104,17 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
             f"as in {_stated(role, candidates[0])}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
-    roles = guess.columns if shape_of(names) is None else {"speaker", "time", "side"} & guess.columns.keys()
+    roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
     for role in ("time", "input"):  # the column that is named time has only times of day
         if BOTH in guess.columns.get(role, ""):
             names.pop(role, None)
     guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
-    guessed = {role: name for role, name in guessed.items() if role == "side" or name not in names.values()}
+    guessed = {role: name for role, name in guessed.items() if name not in names.values()}
     if shape_of(names | guessed):
-        if guessed and "format" not in log.detected:  # else, these are columns of what was found within records
+        if guessed:
             log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())
         names |= guessed
     return names
-
-
-def _find_answering(log: ChatLog, records: Records, names: dict[str, str]) -> frozenset[str]:
-    """The sides that answer, of the column of sides, which are noted as detected; none if there is no such column.
-
-    Raises:
-        InputError: the column that the user named does not say who answers.
-    """
-    if "side" not in names:
-        return frozenset()
-    cells = [look_up(record, names["side"]) for record in records.sample]
-    if not (answering := answering_sides(names["side"], cells)):
-        raise InputError(
-            f"--columns {_stated('side', names['side'])}: it does not say who answers; expected a column of sides, "
-            "such as customer and agent, or one named after a side, such as inbound or is_staff, with true and false"
-        )
-    shown = dict.fromkeys(str(cell) if side_of(cell) else "missing" for cell in cells if side_of(cell) in answering)
-    log.detected[WHO_ANSWERS] = f"{names['side']} is {' or '.join(shown)}"
-    return answering
 
 
 def default_columns(columns: list[str]) -> dict[str, str]:
@@ -256,7 +232,7 @@ def _to_turn(log: ChatLog, values: Fields, number: int) -> Message:
 
 def _message(log: ChatLog, values: Fields, name: str) -> Message:
     text, source = values.text("text"), values.label("source") or log.name
-    return Message(name, None, None, _speaker(values), None, text, source, None, values.get("side"))
+    return Message(name, None, None, _speaker(values), None, text, source, None, values.get("is_answer"))
 
 
 def _to_message(log: ChatLog, values: Fields, number: int) -> Message:
