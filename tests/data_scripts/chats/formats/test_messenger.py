@@ -55,7 +55,7 @@ Curtiu uma mensagem
 def test_a_chat_is_read_from_its_oldest_message_with_its_characters_restored(tmp_path, indent):
     messages = (sent(20, "Schön 😊", in_bytes("Jürgen")), sent(10, "¿Qué tal?"), sent(10, "first"))
     items, log = read(tmp_path / "message_1.json", plain(*messages), indent)
-    assert items == [
+    assert items == [  # in all files of a chat, the source and the thread are its path
         Message("message_1/1/1", None, "inbox/ann_1", "Ann", START + 10, "first", "inbox/ann_1", CHANNEL_GAP),
         Message("message_1/1/2", None, "inbox/ann_1", "Ann", START + 10, "¿Qué tal?", "inbox/ann_1", CHANNEL_GAP),
         Message("message_1/1/3", None, "inbox/ann_1", "Jürgen", START + 20, "Schön 😊", "inbox/ann_1", CHANNEL_GAP),
@@ -111,17 +111,6 @@ def test_an_edited_message_has_its_newest_text_at_its_first_time(tmp_path):
         (60, "We are closed on Monday"), (5000, "Yes, until nine."),
     ]  # fmt: skip
     assert log.left_out == {"older version": 2}
-
-
-def test_the_files_of_a_chat_are_one_conversation(tmp_path):
-    places = set()
-    for number, text in enumerate(("Yes.", "Is it open?"), start=1):
-        path = tmp_path / f"message_{number}.json"
-        path.write_text(json.dumps(plain(sent(20 - number, text))), encoding="utf-8")
-        (item,), _ = read_items(path, path.stem)
-        places.add((item.source, item.thread))
-        assert item.id == f"message_{number}/1/1"
-    assert places == {("inbox/ann_1", "inbox/ann_1")}
 
 
 def test_the_file_of_an_encrypted_chat_is_read_in_its_order_as_it_is(tmp_path):
