@@ -66,7 +66,7 @@ def test_a_thread_of_one_message_that_is_a_transcript_is_one_too(tmp_path):
 
 
 def test_lines_that_no_side_begins_continue_a_message(tmp_path):
-    note = "Note: only for shoes\nStep 1: pack them\nand send them"
+    note = "Note: only for shoes\nStep 1: pack them\nand send them at\n10:30 in the morning"
     rows = [CALL, [*CHAT[:1], ("Agent", f"within thirty days\n{note}"), *CHAT[2:]]]
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
@@ -94,11 +94,6 @@ def test_headings_and_notices_are_counted(tmp_path):
     ]
     assert log.broken.counts == {"notice": 9}
     assert any("notice ((10:00:09) *** Anna joined the chat ***)" in each for each in log.broken.examples)
-
-
-def test_a_line_that_begins_with_a_time_of_day_continues_a_message(tmp_path):
-    rows = [[*said[:1], ("Agent", "tomorrow at\n10:30 in the morning"), *said[2:]] for said in (CALL, CHAT)]
-    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
 
 def test_two_people_may_have_other_names_in_each_conversation(tmp_path):

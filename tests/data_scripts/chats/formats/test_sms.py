@@ -44,6 +44,7 @@ def test_messages_have_the_contact_the_time_and_the_text(tmp_path, name):
         sms("really?", second=9, address="555-555-0101"),
         sms("hi", address="+15555550199", name="(Unknown)"),
         sms("ok", kind=2, address="+15555550199", name="null"),
+        *(sms("no", address=address) for address in ("Shop 24", "a1@example.org", "72404", "+44 20 7946 0000")),
     )
     assert [(item.thread, item.speaker, item.time, item.text) for item in items] == [
         ("s/555550100", "Ann", START, "is it open & warm?"),
@@ -51,24 +52,11 @@ def test_messages_have_the_contact_the_time_and_the_text(tmp_path, name):
         ("s/555550101", "Ann", START + 9, "really?"),
         ("s/555550199", "+15555550199", START, "hi"),
         ("s/555550199", "me", START, "ok"),
+        *((f"s/{chat}", "Ann", START, "no") for chat in ("Shop 24", "a1@example.org", "72404", "079460000")),
     ]
-    assert len({item.id for item in items}) == 5
+    assert len({item.id for item in items}) == 9
     assert {(item.parent, item.source, item.gap) for item in items} == {(None, "s", CHANNEL_GAP)}
     assert log.detected == {"format": "SMS Backup & Restore"} and not log.broken.counts and not log.left_out
-
-
-@pytest.mark.parametrize(
-    ("address", "chat"),
-    [
-        ("Shop 24", "Shop 24"),
-        ("a1@example.org", "a1@example.org"),
-        ("72404", "72404"),
-        ("+44 20 7946 0000", "079460000"),
-    ],
-)
-def test_chats_are_named_by_numbers_or_by_what_is_none(tmp_path, address, chat):
-    items, _ = read(tmp_path / "sms.xml", sms("hi", address=address))
-    assert items[0].thread == f"s/{chat}"
 
 
 def test_texts_of_mms_are_read_and_those_of_a_group_have_their_sender(tmp_path):

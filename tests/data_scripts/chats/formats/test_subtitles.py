@@ -102,11 +102,3 @@ def test_a_rare_name_begins_a_text(tmp_path):
 def test_subtitles_without_names_are_refused(tmp_path, texts):
     with pytest.raises(InputError, match=r"a\.vtt: . of \d+ texts begin with a name; expected the names"):
         read(tmp_path / "a.vtt", cues(*texts))
-
-
-def test_lines_that_cannot_be_read_are_counted(tmp_path):
-    text = cues("Ann: a", "Ben: b").encode() + b"00:00:05 --> 00:00:06\nBen: c\n\xff\nd\n"
-    items, log = read(tmp_path / "a.vtt", text, encoding="utf-8")
-    assert len(items) == 4
-    assert f"{tmp_path / 'a.vtt'}:8: not UTF-8 (byte 0xff at 1)" in log.broken.examples
-    assert log.broken.counts == {"not UTF-8": 1}

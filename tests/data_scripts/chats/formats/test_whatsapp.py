@@ -170,47 +170,25 @@ def test_a_name_may_have_quotation_marks_and_a_notice_a_colon_between_them(tmp_p
 
 
 DELETED = """
-This message was deleted.|You deleted this message.|This message was deleted by admin Ann Fox|Se eliminó este mensaje.
-Eliminaste este mensaje.|Un admin., Lucía, eliminó este mensaje.|Mensagem apagada|Essa mensagem foi apagada
-Você apagou esta mensagem|Diese Nachricht wurde gelöscht.|Du hast diese Nachricht gelöscht.
-Diese Nachricht wurde von Admin Max gelöscht.|Ce message a été supprimé|Vous avez supprimé ce message
-Questo messaggio è stato eliminato|Hai eliminato questo messaggio
-Questo messaggio è stato eliminato dall'amministratore Luca|Dit bericht is verwijderd|Je hebt dit bericht verwijderd
-Данное сообщение удалено|Вы удалили данное сообщение|Данное сообщение удалено админом (Иван).|Bu mesaj silindi
-Bu mesajı sildiniz|تم حذف هذه الرسالة|لقد حذَفت هذه الرسالة|यह मैसेज डिलीट कर दिया गया है।|आपने यह मैसेज डिलीट किया
-Pesan ini telah dihapus|Anda menghapus pesan ini|このメッセージは削除されました。|このメッセージを削除しました
-这条消息已被删除。|您已删除这条消息|此訊息已刪除|管理员张伟已删除这条消息。
-Ta wiadomość została usunięta|이 메시지는 삭제되었습니다
+You deleted this message.|This message was deleted by admin Ann Fox|Un admin., Lucía, eliminó este mensaje.
+Diese Nachricht wurde von Admin Max gelöscht.|Questo messaggio è stato eliminato dall'amministratore Luca
+Данное сообщение удалено админом (Иван).|لقد حذَفت هذه الرسالة|यह मैसेज डिलीट कर दिया गया है।|管理员张伟已删除这条消息。
+Vous avez supprimé ce message|このメッセージは削除されました。|이 메시지는 삭제되었습니다|Mensagem apagada
 """
 CALLS = """
-Missed voice call|Missed video call. Tap to call back|Missed voice call at 18:05|Llamada perdida|Videollamada perdida
-Chamada de voz perdida|Verpasster Sprachanruf|Verpasster Videoanruf|Appel vocal manqué|Chiamata vocale persa
-Gemiste spraakoproep|Пропущенный аудиозвонок|Cevapsız sesli arama|مكالمة صوتية فائتة|मिस्ड वॉइस कॉल
-Panggilan suara tak terjawab|音声通話不在着信|未接语音通话|Nieodebrane połączenie
+Missed video call. Tap to call back|Missed voice call at 18:05|Llamada perdida|Verpasster Sprachanruf|未接语音通话
+Appel vocal manqué|Пропущенный аудиозвонок|مكالمة صوتية فائتة|मिस्ड वॉइस कॉल|音声通話不在着信
 """
 MEDIA = """
-image omitted|voice message omitted|imagen omitida|áudio ocultado|Bild weggelassen|image absente|immagine omessa
-afbeelding weggelaten|изображение отсутствует|görüntü dahil edilmedi|لم يتم إدراج الصورة|फ़ोटो हटाई गई
-gambar tidak disertakan|画像は含まれていません|照片已忽略|圖片已略去|obraz pominięty
-Standort: https://maps.google.com/?q=52.5,13.4|live location shared
+image omitted|áudio ocultado|Bild weggelassen|изображение отсутствует|لم يتم إدراج الصورة|फ़ोटो हटाई गई
+画像は含まれていません|照片已忽略|Standort: https://maps.google.com/?q=52.5,13.4|live location shared
 """
 WAITING = """
-Waiting for this message. This may take a while.|Esperando este mensaje. Esto puede tomar tiempo.|Aguardando mensagem…
-Warten auf diese Nachricht. Dies kann etwas dauern.|En attente de ce message. Vérifiez votre téléphone.
-Ожидание данного сообщения. Это может занять некоторое время.
+Waiting for this message. This may take a while.|Aguardando mensagem…
 메시지 암호화 대기중입니다. 다소 시간이 소요될 수 있습니다.
-Очікування повідомлення. Це може зайняти деякий час.|Čekání na tuto zprávu. Tato akce může chvíli trvat.
-Čaká sa na túto správu. Táto akcia môže chvíľu trvať.|Väntar på detta meddelande. Detta kan ta en stund.
-Venter på denne besked.|Venter på denne meldingen. Dette kan ta en stund.
-Odotetaan tätä viestiä. Tässä saattaa kestää hetki.|În așteptarea mesajului. Procesul poate dura un timp.
-Várakozás az üzenetre. Ez eltarthat egy ideig.|Αναμονή για αυτό το μήνυμα. Αυτό μπορεί να διαρκέσει λίγο.
-ממתין להודעה זו. פעולה זו עשויה להימשך זמן מה.|در انتظار برای این پیام. ممکن است قدری طول بکشد.
-Đang chờ tin nhắn này. Việc này có thể mất một lục.|กำลังรอข้อความนี้ อาจใช้เวลาสักครู่
-Menunggu mesej ini. Ini mungkin mengambil masa.|Esperant aquest missatge. Això pot trigar una estona.
-اس پیغام کے منتظر ہیں۔ اس میں کچھ وقت لگ سکتا ہے۔|বার্তাটির জন্য অপেক্ষা করা হচ্ছে। এটার জন্য কিছুক্ষন সময় লাগতে পারে।
-Esperando mensaje. Esto puede tomar tiempo.|A aguardar pela mensagem. Pode demorar alguns minutos.
-इस संदेश के लिए प्रतीक्षा कर रहे है. इसमें थोड़ा समय लग सकता है.|في انتظار هذه الرسالة، قد يستغرق ذلك بعض الوقت.
-正在等待信息，此可能需要一段时间。|正在等待訊息，此可能需要一段時間。
+En attente de ce message. Vérifiez votre téléphone.|اس پیغام کے منتظر ہیں۔ اس میں کچھ وقت لگ سکتا ہے۔
+กำลังรอข้อความนี้ อาจใช้เวลาสักครู่|इस संदेश के लिए प्रतीक्षा कर रहे है. इसमें थोड़ा समय लग सकता है.
+في انتظار هذه الرسالة، قد يستغرق ذلك بعض الوقت.|正在等待信息，此可能需要一段时间。
 """
 POLL = "POLL:\nWhen?\nOPTION: at six (1 vote)\nOPTION: at ten: sharp (2 votes)|"
 POLL += "UMFRAGE:\nWann?\n\u200eOPTION: um: 6 (1 Stimme)\n\u200eOPTION: um 10 (0 Stimmen)"
