@@ -1,11 +1,11 @@
 """The protocol of sentence encoders, which evaluations, distillation and exports rely on."""
 
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
-Side = Literal["input", "query", "response"]
+from modeling_convsim.encoding.loading import Side as Side
 
 
 class SentenceEncoder(Protocol):

@@ -213,8 +213,7 @@ class MetricsLog:
     def __init__(self, context: RunContext) -> None:
         self._accelerator, self._file = context.accelerator, context.folder / METRICS
         self._trackers = [tracker for tracker in context.settings.trackers if tracker != "none"]
-        self._values: dict[str, list[Tensor]] = {}
-        self._steps: dict[str, list[int]] = {}
+        self._values: dict[str, dict[int, Tensor]] = {}  # name -> step -> value
 
     def start_trackers(self) -> None:
         """Start the trackers of the run."""
@@ -224,15 +223,14 @@ class MetricsLog:
     def add(self, step: int, task: str, metrics: dict[str, Tensor]) -> None:
         """Collect the metrics, scalars, of a step (counted from 1) of a task on this process."""
         for name, value in metrics.items():
-            self._values.setdefault(f"{task}/{name}", []).append(value)
-            self._steps.setdefault(f"{task}/{name}", []).append(step)
+            self._values.setdefault(f"{task}/{name}", {})[step] = value
 
     def first_step_not_finite(self) -> int | None:
         """Return the first collected step with a metric that is not finite, over all processes; None without one."""
         none = first = 2**62
-        for name, values in self._values.items():
-            if not_finite := (~torch.stack(values).isfinite()).nonzero().flatten().tolist():
-                first = min(first, self._steps[name][not_finite[0]])
+        for values in self._values.values():
+            if not_finite := (~torch.stack([*values.values()]).isfinite()).nonzero().flatten().tolist():
+                first = min(first, [*values][not_finite[0]])
         steps = self._accelerator.gather(torch.tensor([first], device=self._accelerator.device))  # (processes,)
         first = int(steps.min())
         return None if first == none else first
@@ -240,11 +238,10 @@ class MetricsLog:
     def take_means(self) -> dict[str, float]:
         """Return the mean of each metric since the last call, over all processes: "TASK/METRIC" -> mean."""
         means = {
-            name: float(self._accelerator.reduce(torch.stack(values).mean(), "mean"))
+            name: float(self._accelerator.reduce(torch.stack([*values.values()]).mean(), "mean"))
             for name, values in self._values.items()
         }
         self._values.clear()
-        self._steps.clear()
         return means
 
     def write(self, row: dict[str, Any]) -> None:

@@ -19,14 +19,14 @@ from trainer.evaluation.results import flatten
 from trainer.tasks import TASKS
 
 DEV_QUERIES = 2000  # maximum number of response prediction queries in an evaluation during training
-TEST_ONLY = {name for name, evaluator in EVALUATORS.items() if evaluator.is_test_only}
 
 
 def evaluators_to_skip(tasks: Iterable[str], final_split: str) -> set[str]:
     """Return the evaluators of heads that none of these tasks trains; and of test sets, if `final_split` is dev."""
     trained = {name.partition("/")[0] for name in tasks}
     untrained = {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
-    return untrained | (TEST_ONLY if final_split == "dev" else set())
+    test_only = {name for name, evaluator in EVALUATORS.items() if evaluator.is_test_only}
+    return untrained | (test_only if final_split == "dev" else set())
 
 
 class ModelEvaluator:
