@@ -68,6 +68,21 @@ def test_outputs_are_deterministic_and_the_same_as_a_tuple(kind, part, model):
 
 
 @torch.no_grad()
+def test_a_row_does_not_depend_on_the_others_of_its_batch(kind, part, model):
+    batch, options = part_inputs(part, labels=False), everything(kind, part)
+    whole = model(**batch, **options)
+    for row in (0, 4, 5):
+        alone = model(**{name: value[row : row + 1] for name, value in batch.items()}, **options)
+        for name, value in alone.items():
+            if name == "response_scale":
+                continue
+            for one, many in (
+                zip(value, whole[name], strict=True) if isinstance(value, tuple) else [(value, whole[name])]
+            ):
+                torch.testing.assert_close(one[0], many[row], rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("kind", ATTENTION)
 def test_hidden_states_are_the_token_embeddings_and_the_output_of_every_layer(kind, left):

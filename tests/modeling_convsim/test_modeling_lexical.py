@@ -151,19 +151,28 @@ def test_a_channel_needs_normalized_responses_and_a_share_a_channel(options, mes
         ConvSimDanConfig(**options)
 
 
-def test_an_index_uses_the_vectors_of_the_channel(tiny_tokenizer, tmp_path):
+def test_encoder_and_index_use_the_vectors_of_the_channel(tiny_tokenizer, tmp_path):
     model = build("dan_lexical")
     encoder = Encoder(model, tiny_tokenizer)
-    kept = ["How old is the cat?", "we walk", "the big house in the city", "do you like the cat"]
-    assert [encoder.encode(kept, side).shape for side in ("input", "query")] == [(4, 8), (4, 48)]
+    texts = ["How old is the cat?", "we walk", "", "the big house in the city", "do you like the cat"]
+    queries, replies = encoder.encode(texts, side="query"), encoder.encode(texts, side="response")
+    assert encoder.encode(texts).shape == (5, 8) and queries.shape == replies.shape == (5, 48)
+    batch = tiny_tokenizer(texts, padding=True, return_tensors="pt")
+    tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        output = model(**tokens, **{f"response_{name}": value for name, value in tokens.items()})
+    np.testing.assert_allclose(queries, output.query_embeds.numpy(), atol=1e-6)
+    np.testing.assert_allclose(replies, output.response_embeds.numpy(), atol=1e-6)
+
     model.save_pretrained(tmp_path / "model")
     tiny_tokenizer.save_pretrained(tmp_path / "model")
+    kept = [text for text in texts if text]
     index = ReplyIndex.build(Encoder.from_pretrained(tmp_path / "model"), kept, duplicate_cosine=1)
     index.save(tmp_path / "index")
-    scores = encoder.encode(kept[:1], side="query")[0] @ encoder.encode(kept, side="response").T
-    scores[0] = -1  # no text answers itself
+    scores = queries[0] @ encoder.encode(kept, side="response").T
+    scores[kept.index(texts[0])] = -1  # no text answers itself
     for opened in (index, ReplyIndex.load(tmp_path / "index")):
-        best = opened.suggest(kept[0], 2)
+        best = opened.suggest(texts[0], 2)
         assert [one.text for one in best] == [kept[row] for row in np.argsort(-scores)[:2]]
         np.testing.assert_allclose([one.score for one in best], np.sort(scores)[::-1][:2], atol=2e-3)
     index.encoder.model.config.lexical_share = 0.2

@@ -85,6 +85,13 @@ def test_hidden_states_agree_with_torchs_layers():
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_batch_with_empty_texts_has_finite_gradients():
+    model = build("transformer")
+    with torch.autograd.detect_anomaly(check_nan=True):
+        model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.encoder.parameters())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("probability", "scale"), [(0.1, 10 / 9), (0.5, 2), (0.999995, 200_000)])
 def test_dropout_keeps_each_value_with_its_probability_whatever_its_neighbors(dtype, probability, scale):

@@ -112,9 +112,15 @@ def sts_texts(data_dir):
     return list(dict.fromkeys([*split["sentence1"][::8], *split["sentence2"][::8]]))
 
 
-def test_numpy_gives_the_vectors_of_torch_for_the_base_and_real_texts(sts_texts):
+@pytest.mark.parametrize("kind", [*AVERAGES, "base"])
+def test_numpy_gives_the_vectors_of_torch_for_real_texts_and_a_real_vocabulary(kind, sts_texts):
+    """Of random models that are nearly as large as the base, and of the base itself."""
     tokenizer = AutoTokenizer.from_pretrained(BASE, model_max_length=UNLIMITED)
-    module = AutoModelForPreTraining.from_pretrained(BASE).eval()
+    if kind == "base":
+        module = AutoModelForPreTraining.from_pretrained(BASE).eval()
+    else:
+        sizes = {"vocab_size": len(tokenizer), "word_embedding_size": 256, "embedding_size": 256}
+        module = build(kind, **{name: size for name, size in sizes.items() if hasattr(build(kind).config, name)})
     encoder = Encoder(module, tokenizer)
     assert isinstance(encoder.model, AveragingModel)
     for side in SIDES:
@@ -173,6 +179,25 @@ def test_automatic_dtype_is_bfloat16_if_the_processor_has_instructions(
     assert encoder.model.module.dtype == (torch.bfloat16 if is_fast else torch.float32)
 
 
+def test_bare_encoder_has_no_vectors_of_queries(tiny_tokenizer):
+    bare = Encoder(build("dan_input_network").encoder, tiny_tokenizer)
+    with pytest.raises(
+        ValueError, match="bare encoder, without the input network or lexical channel that side='query' needs"
+    ):
+        bare.encode(TEXTS, side="query")
+
+
+@pytest.mark.parametrize("kind", ["dan_best", "transformer"])
+def test_nli_logits_are_those_of_the_head(kind, tiny_tokenizer):
+    module = build(kind)
+    encoder = Encoder(module, tiny_tokenizer)
+    first, second = (torch.from_numpy(references(module, tiny_tokenizer, texts)) for texts in (TEXTS, TEXTS[::-1]))
+    expected = module.nli_head(first, second).detach().numpy()
+    np.testing.assert_allclose(encoder.nli_logits(TEXTS, TEXTS[::-1]), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="7 premises and 1 hypotheses"):
+        encoder.nli_logits(TEXTS, ["hello"])
+
+
 def test_long_text_is_truncated_to_the_tokenizers_maximum_length(encoder):
     np.testing.assert_array_equal(encoder.encode(["cat " * 500]), encoder.encode(["cat " * 64]))
 
@@ -206,8 +231,6 @@ def test_option_out_of_range_is_refused(encoder, options, message):
         encoder.encode(TEXTS, **options)
     with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
         encoder.encode("hello")
-    with pytest.raises(ValueError, match="7 premises and 1 hypotheses"):
-        encoder.nli_logits(TEXTS, ["hello"])
 
 
 def test_bare_encoder_encodes_inputs_but_has_no_heads(module, encoder, tiny_tokenizer, tmp_path):
@@ -219,8 +242,6 @@ def test_bare_encoder_encodes_inputs_but_has_no_heads(module, encoder, tiny_toke
         bare.encode(TEXTS, side="response")
     with pytest.raises(ValueError, match="bare encoder, without the NLI head"):
         bare.nli_logits(TEXTS, TEXTS)
-    with pytest.raises(ValueError, match="the input network or lexical channel that side='query' needs"):
-        Encoder(build("dan_input_network").encoder, tiny_tokenizer).encode(TEXTS, side="query")
 
 
 @pytest.mark.parametrize("missing", [1, 9])

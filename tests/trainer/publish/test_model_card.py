@@ -59,11 +59,6 @@ SETTINGS = {
 CITATION = "## Citation"
 
 
-def written_card(folder: Path, results: dict, settings: dict) -> ModelCard:
-    write_card(folder, results, settings, SomeConfig(), "a/b")
-    return ModelCard.load(folder / "README.md")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("card")
@@ -123,7 +118,8 @@ def test_every_number_in_data_and_results_sections_comes_from_the_results(card: 
 
 
 def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
-    card = written_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}})
+    write_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}}, SomeConfig(), "someone/untested")
+    card = ModelCard.load(tmp_path / "README.md")
     assert card.data.eval_results is None
     assert "The model was not evaluated." in card.text
     assert "recorded no search for evaluation sentences" in card.text and "encode_query" not in card.text
@@ -143,7 +139,8 @@ def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
         "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
         "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
     }
-    card = written_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"})
+    write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
     assert {result.dataset_type for result in card.data.eval_results} == {"local-dataset"}
     shown = card.text.partition("## Results")[2].partition("## Data")[0]
     assert "local dataset" in shown and "STS Benchmark" not in shown and "SNLI" not in shown
@@ -168,20 +165,23 @@ def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_pat
     leakage |= {"paraphrases/questions": {"removed": 0}}
     results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions@v2"]}
     results["licenses"] = {"someone/questions@v2": "mit"}
-    card = written_card(tmp_path, results, settings)
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
     assert "| 2 local datasets | not stated | captions 1,200 | 7 |" in card.text
     assert "| someone/questions@v2 | mit | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
 
 def test_a_task_without_data_is_not_named(tmp_path):
-    text = written_card(tmp_path, RESULTS, SETTINGS | {"snli_share": 0.0}).content
+    write_card(tmp_path, RESULTS, SETTINGS | {"snli_share": 0.0}, SomeConfig(), "a/b")
+    text = (tmp_path / "README.md").read_text()
     assert "- SNLI:" not in text and "- Response prediction:" in text
 
 
 def test_a_baseline_of_another_ranking_alone_is_no_comparison(tmp_path: Path):
     baselines = {"bm25": {"cqa": {"dev": {"map": 0.5}, "test2017": {"map": 0.4}}}}
-    assert "BM25" not in written_card(tmp_path, RESULTS | {"baselines": baselines}, SETTINGS).content
+    write_card(tmp_path, RESULTS | {"baselines": baselines}, SETTINGS, SomeConfig(), "a/b")
+    assert "BM25" not in (tmp_path / "README.md").read_text()
 
 
 def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher(tmp_path: Path):
@@ -190,7 +190,8 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     baselines = {"bm25": {"response_prediction": {"p_at_1": 0.123, "gain": 0.317, "gain_interval": [0.3, 0.33]}}}
     results = {"adaptation": adaptation, "baselines": baselines, "hub_sources": ["someone/encoder"]}
     settings = {"tasks": {"response_prediction": 1}, "initialize_from": "someone/encoder", "token_weights": "ones"}
-    card = written_card(tmp_path, results, settings)
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
     text = " ".join(card.text.split())
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
     assert "was not adapted to." in text and "recorded no search" not in text
@@ -205,7 +206,8 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     }
     # the base that ships was itself distilled, as its own settings say
     settings["initialize_from"] = base_model()
-    card = written_card(tmp_path, results, settings)
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
     assert card.data.base_model == ["sentence-transformers/all-MiniLM-L6-v2"]
     assert "from the base that ships with convsim, which was distilled from" in " ".join(card.text.split())
 
@@ -216,7 +218,8 @@ def test_intervals_and_seeds_are_shown_if_they_were_measured(tmp_path):
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
         "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]} | news,
     }
-    text = written_card(tmp_path, results, SETTINGS).text
+    write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
     assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
     assert "with 3 seeds" in text and "| STS Benchmark test all | Pearson | 0.7100 | 0.0100 |" in text
     assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
@@ -230,7 +233,8 @@ def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
         "leakage": {"games/openings": {"removed": 2}},
         "seeds": {"chess.test.elo": [1500.0]},
     }
-    text = written_card(tmp_path, results, settings).text
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
     assert "Training tasks:\n\n- chess moves\n" in text
     assert "| local dataset | not stated | not recorded | 2 |" in text
     assert "| chess test | elo | 1500.0000 |" in text
@@ -243,7 +247,8 @@ def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Pat
         "teacher": "jane-doe/teacher",
         "tasks": {"response_prediction": 1, "distillation": 1},
     }
-    card = written_card(tmp_path, RESULTS, settings)  # where the folder is no longer there
+    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")  # where the folder is no longer there
+    card = ModelCard.load(tmp_path / "README.md")
     assert card.data.datasets is None and card.data.base_model is None
     assert "jane-doe" not in card.content and "private-chats" not in card.content
     assert "| local dataset | not stated | response prediction 87,654 |" in card.text
@@ -263,7 +268,8 @@ def test_names_are_no_markup_in_the_card(tmp_path: Path):
     markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
     settings = SETTINGS | {"model_type": HOSTILE, "tasks": {HOSTILE: 1, "snli": 1}, "teacher": HOSTILE}
     results = RESULTS | {"hub_sources": [HOSTILE], "licenses": {"stanfordnlp/snli": HOSTILE}, "seeds": {HOSTILE: [1.0]}}
-    html = markdown.render(written_card(tmp_path, results, settings).text)
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    html = markdown.render(ModelCard.load(tmp_path / "README.md").text)
     assert "<img src=x" not in html and 'href="http://evil' not in html and "<strong>b" not in html
     assert html.count(escape(HOSTILE.replace("\n", " "))) == 2  # a task and a license
 
