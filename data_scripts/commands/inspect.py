@@ -51,13 +51,7 @@ def run(args: argparse.Namespace) -> None:
                 print(f"  {log.describe()}")
             raise
         columns = args.columns or shlex.split(log.detected.get("columns", ""))
-        repliers = args.repliers
-        if not repliers:
-            found = _show_repliers(pairs)
-            if answers := log.detected.get(WHO_ANSWERS):
-                print(f"those who answer: {answers}; convsim adapt uses this without an option")
-            else:
-                repliers = found
+        repliers = args.repliers or _show_repliers(log, pairs)
         print(f"\nnext: {_next_command(log, args, columns, repliers)}")
 
 
@@ -132,8 +126,8 @@ def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     return pairs
 
 
-def _show_repliers(pairs: list[dict[str, Any]]) -> list[str]:
-    """Show whose replies the pairs have; returns the authors who answer the others, if they are clear."""
+def _show_repliers(log: ChatLog, pairs: list[dict[str, Any]]) -> list[str]:
+    """Show whose replies the pairs have; returns the authors who answer the others, unless a column says so."""
     from data_scripts.chats.turns import find_repliers  # imported here, so that --help does not wait for it
 
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
@@ -142,7 +136,7 @@ def _show_repliers(pairs: list[dict[str, Any]]) -> list[str]:
         shown = ", ".join(f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked)
         more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
         print(f"replies by {shown}{more}; --repliers NAME keeps only those of an author")
-    return find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
+    return [] if WHO_ANSWERS in log.detected else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
 
 
 def _number(count: int, name: str) -> str:

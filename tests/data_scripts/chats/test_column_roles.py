@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.chats.column_roles import guess_roles, shape_of
+from data_scripts.chats.column_roles import find_side, guess_roles, shape_of, side_of
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
 from modeling_convsim.files.errors import InputError
@@ -76,9 +76,45 @@ def test_the_speaker_may_be_a_flag():
     assert guess_roles(["body", "incoming", "public"], rows).columns == {"text": "body", "speaker": "incoming"}
     named = [{**row, "author": "Ann"} for row in rows]
     assert guess_roles(["body", "incoming", "author"], named).columns["speaker"] == "author"
-    assert guess_roles(["body", "user"], [{"body": row["body"], "user": True} for row in rows]).columns == {
-        "text": "body"
-    }
+    assert guess(text=list(SAID), user=[True] * 4) == {"text": "text"}
+
+
+def sides(name: str, values: list, **columns: list) -> list[bool | None]:
+    """Whether each of four messages is said to answer."""
+    columns = {"text": list(SAID), "speaker": ["Ann", "Tom", "Ben", "Tom"], name: values} | columns
+    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    column, answering = find_side(list(columns), rows, {"text": "text", "speaker": "speaker", "thread": "thread"})
+    return [side_of(row[column]) in answering if answering else None for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "asks", "answers"),
+    [
+        ("inbound", True, False),
+        ("Is Incoming?", "1.0", "0.0"),
+        ("is_customer", "yes", None),
+        ("sentByAgent", "n", "Y"),
+        ("author.is_staff", 0, 1),
+        ("direction", "IN", "OUT"),
+        ("Direction", "inbound", "outbound-api"),
+        ("type", "end-user", "Support Agent"),
+        ("sender_type", "Contact", "User"),
+    ],
+)
+def test_a_column_says_who_answers_in_its_usual_spellings(name, asks, answers):
+    assert sides(name, [asks, answers] * 2) == [False, True] * 2
+
+
+def test_a_column_that_does_not_divide_messages_by_their_authors_says_nothing_of_who_answers():
+    assert sides("is_from_me", [False, True] * 2) == [None] * 4  # both friends answer
+    assert (
+        sides("user", [1, 0] * 2) == sides("label", [1, 0] * 2) == sides("inbound", ["maybe", "no"] * 2) == [None] * 4
+    )
+    assert sides("inbound", [True] * 4) == sides("inbound", [True, False, False, True]) == [None] * 4
+    assert sides("direction", ["in", "in", "out", "out"], speaker=list("abcd"), thread=[1, 1, 2, 2]) == [None] * 4
+    assert sides("inbound", [True, False] * 2, is_customer=[False, True] * 2) == [None] * 4
+    typed = {"speaker": list("abcd"), "type": ["user", "agent", "user", "bot"]}
+    assert sides("inbound", [True, False] * 2, **typed) == [False, True, False, False]
 
 
 def test_the_only_column_of_long_texts_is_the_text():

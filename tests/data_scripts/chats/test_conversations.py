@@ -388,6 +388,14 @@ def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_count
     assert counts["kept turns"]["reply of another author"] == 6 and counts["kept turns"]["pair"] == 12
     assert counts["settings"]["repliers"] == 2  # their names are nobody's business
     assert "hint" not in capsys.readouterr().err
+    flags = [
+        "is_staff",
+        *("FT"[name in ("Tom Lee", "Jo")] for _, name, _ in (line.split("\t") for line in TICKETS[1:])),
+    ]
+    flagged = write_tsv(tmp_path / "f.tsv", *(f"{line}\t{flag}" for line, flag in zip(TICKETS, flags, strict=True)))
+    assert run(flagged, "--repliers", "-o", tmp_path / "flagged") == 0
+    assert pairs_of(tmp_path / "flagged") == pairs_of(tmp_path / "out")
+    assert "only replies in which is_staff is T become pairs" in capsys.readouterr().err
 
 
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):

@@ -129,5 +129,5 @@ def test_a_column_of_sides_is_preferred_to_the_names_of_those_who_answer(tmp_pat
     )
     assert run(table(tmp_path / "c.csv", "ticket;Author Name;Author Role;message", *rows)) == 0
     output = capsys.readouterr().out
-    assert "replies by Jo 16, Tom Lee 16; " in output and "those who answer: Author Role is agent; " in output
+    assert "replies by Jo 16, Tom Lee 16; " in output and "; who answers: Author Role is agent\n" in output
     assert "'speaker=Author Name' -o runs/c\n" in output and "'speaker=Author Name' --repliers -o data/c\n" in output
