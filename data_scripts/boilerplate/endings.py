@@ -2,15 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from data_scripts.boilerplate.names import MENTION, Names, words
+from data_scripts.boilerplate.quotations import without_quotations
 
 SIGNATURES, PARTS = "initials and names at the end", "marks of parts"
 FEWEST = 3  # times that something recurs
 SHARE, SHARE_SIGNED = 0.1, 0.2  # of an author's messages: with one signature; with any that has a mark
 SHARE_CARETS = 0.01  # of all messages with initials such as ^MB, if those that do not recur are initials, too
-MOST_CHARACTERS = 300  # of an ending
+MOST_CHARACTERS, MOST_LINES = 150, 10  # of an ending
+_NOBODY = Names()
 _MARK = r"[\^*/~=|,–—-]"
 _WORD = r"(?:(?:[^\W\d_]\.)+|[^\W\d_][\w'’&/-]*)"
 _NUMBER = r"[(\[]?(?P<{}>[1-9]/[2-9])[)\]]?"
@@ -26,13 +28,16 @@ _ADJOINS = re.compile(r"[\w'\"`(\[{<|\\]")
 _MENTIONS = rf"\A((?:\s*\.?{MENTION}[,:]?)*\s*)"
 _AT_START = re.compile(rf"{_MENTIONS}{_NUMBER.format('first')}(?![\w/]):?\s*")
 _FIRST_ELLIPSIS, _LAST_ELLIPSIS = re.compile(rf"{_MENTIONS}(?:\.{{2,}}|…)\s*"), re.compile(r"\s*(?:\.{2,}|…)\s*\Z")
+_NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
+_SMALL = words("joining") | words("in signatures")
 _NO_INITIALS = words("no initials")
-_NO_NAMES = words("no names") | _NO_INITIALS
-_NAME = r"\pL[\pL\pM'’&/.-]{0,20}"
+_NO_WORDS = words("no names")
+_NO_NAMES = _NO_WORDS | _NO_INITIALS
+_NAME = r"\p{Lu}\S*(?: \p{Lu}\S*){0,2}"
 # RE2 finds every text with an ending, and few others.
 SUSPECT = (
-    rf"(?:{_MARK}[ \t]?|[.!?…)][ \t]+|[。！？]|\n[ \t]*){_NAME}(?: {_NAME}){{0,3}}[\s.!]*(?:https?://\S+\s*)*\z"
-    r"|(?:\A|[^\d/])[1-9]/[2-9](?:[^\d/]|\z)"
+    rf"(?:{_MARK}[ \t]?(?:\pL\S?|{_NAME})|\^\pL\S*|(?:[.!?…)\d][ \t]+|[。！？]){_NAME})[\s.!]*(?:https?://\S+\s*)*\z"
+    r"|\n[^\n]+\s*\z|(?:\A|[^\d/])[1-9]/[2-9](?:[^\d/]|\z)"
 )
 
 
@@ -52,6 +57,8 @@ class Endings:
 
     def add(self, author: str | None, text: str) -> None:
         """Count the ending of a message that `SUSPECT` matches."""
+        text = without_quotations(text.replace("\r\n", "\n")).strip()
+        self._counts.update((author, "block", block) for _, block in _blocks(text))
         ending = _ending(text)
         if _may_sign(ending) and not _adjoins(ending):
             mark, name = _mark(ending), ending["name"].casefold()
@@ -69,6 +76,10 @@ class Endings:
 
     def strip(self, text: str, author: str | None, names: Names, counts: Counter[str]) -> str:
         """The text without its signature and the marks of a part, which are counted."""
+        blocks = [before for before, block in _blocks(text) if self._is_block(block, author)]
+        if blocks and re.search(r"\w", blocks[-1]):
+            counts[SIGNATURES] += 1
+            text = blocks[-1].rstrip()
         ending = _ending(text)
         before, signature, after, links = (ending[name] or "" for name in ("before", "signature", "after", "links"))
         is_signed, number = self._is_signature(ending, author, names), ""
@@ -104,9 +115,18 @@ class Endings:
         if mark == "^" and self._carets >= max(FEWEST, SHARE_CARETS * self._messages.total()):
             return True
         often = marked + self._counts[author, "bare", name]
-        if often >= FEWEST and often >= SHARE * self._messages[author]:
+        if self._recurs(author, often):
             return True
         return signs and (marked > 1 or (self._counts[author, "mark", mark] >= FEWEST if mark else marked > 0))
+
+    def _recurs(self, author: str | None, times: int) -> bool:
+        """Whether an author ends texts so many times that it is a habit."""
+        return times >= FEWEST and times >= SHARE * self._messages[author]
+
+    def _is_block(self, block: str, author: str | None) -> bool:
+        """Whether lines recur, or begin with the author's name."""
+        is_named = bool(author) and block.casefold().startswith(f"{author} ".casefold())
+        return is_named or self._recurs(author, self._counts[author, "block", block])
 
     def _is_part(self, number: str | None, author: str | None) -> bool:
         """Whether a number such as 1/2 is that of a part: the author, or several others, divide texts so."""
@@ -124,6 +144,28 @@ def _ending(text: str) -> re.Match[str]:
         start = match.start("name") + len(first)  # Thanks-Anwar
     assert match
     return match
+
+
+def is_signature(line: str, names: Names) -> bool:
+    """Whether most of a line's words are names, numbers or addresses, and it is short."""
+    words = line.replace("|", " ").split()
+    if not words or len(line) > 120 or len(words) > (4 if line.isupper() else 15) or _NO_SIGNATURE.search(line):
+        return False
+    is_prose = [word == "I" or (word[0].islower() and "@" not in word and "." not in word[:-1]) for word in words]
+    is_small = [word.casefold().strip(",.") in _SMALL or names.is_person(word.strip(",.")) for word in words]
+    prose = sum(said and not small for said, small in zip(is_prose, is_small, strict=True))
+    is_opener = words[0].casefold().strip(",.!'’") in _NO_WORDS and not is_small[0]
+    return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The blocks of lines that may sign a text, the shortest first, each after the lines before it."""
+    lines = text.split("\n")
+    for at in range(len(lines) - 1, max(len(lines) - MOST_LINES, 0), -1):
+        if lines[at].strip():
+            if not is_signature(lines[at], _NOBODY):
+                return
+            yield "\n".join(lines[:at]), " ".join(" ".join(lines[at:]).split())
 
 
 def _mark(ending: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from data_scripts.boilerplate import endings, quotations
-from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings
+from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings, is_signature
 from data_scripts.boilerplate.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
 QUOTATIONS, SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = (
@@ -37,7 +37,6 @@ _TO_NOBODY = re.compile(
 )
 _WORD = re.compile(rf"[ \t\xa0]*(?<=[ \t\xa0])(?P<word>{MENTION}|[^\W\d_](?:[\w'’-]*\w)?)\.?")
 _JOINING, _ROLES, _NO_NAMES = words("joining"), words("roles"), words("no names")
-_SMALL = _JOINING | words("in signatures")
 _AFTER_NAME = re.compile(
     rf"(?:[ \t]+(?i:support|team)(?i:[ \t]+team)?\b)?"
     rf"(?P<after>[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*)"
@@ -69,7 +68,6 @@ _ADDRESS = re.compile(
 )
 _END = re.compile(r"[.!]|\s*(?:\n|$)")
 _FULL_NAME = re.compile(r"\s*[^\W\d_]{2,}(?: [^\W\d_]{2,}){0,2}(?=\s*(?:[,.\n|–—-]|$))")
-_NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
 _NOBODY, _NO_ENDINGS = Names(), Endings()
 # RE2 finds every text that a step may change, except those with a speaker's name, and few others.
 SUSPECT = "|".join(
@@ -245,9 +243,9 @@ def _after_signature(text: str, match: re.Match[str], names: Names) -> str | Non
     lines = text[match.end() :].split("\n")
     if not match["strong"]:
         return "" if _is_signed(match, lines, names) else None
-    if lines[0] and not _is_signature(lines[0], names):
+    if lines[0] and not is_signature(lines[0], names):
         return None
-    number = next((at for at, line in enumerate(lines) if line.strip() and not _is_signature(line, names)), len(lines))
+    number = next((at for at, line in enumerate(lines) if line.strip() and not is_signature(line, names)), len(lines))
     return "".join(f"\n{line}" for line in lines[number:])
 
 
@@ -255,25 +253,13 @@ def _is_signed(match: re.Match[str], lines: list[str], names: Names) -> bool:
     """Whether a name, and nothing else, follows a phrase that is a closing only then."""
     first, *others = [line.strip(" .,!") for line in lines if line.strip()] or [""]
     is_below, words = not lines[0], first.split()
-    if not 0 < len(words) <= 3 or not all(_is_signature(line, names) for line in others):
+    if not 0 < len(words) <= 3 or not all(is_signature(line, names) for line in others):
         return False
     if not is_below and match["thanks"]:
         return False
     is_known = names.is_person(words[0])
     is_name = "," in match["after"] and all(map(_may_be_name, words))
     return is_known or is_name
-
-
-def _is_signature(line: str, names: Names) -> bool:
-    """Whether most of a line's words are names, numbers or addresses, and it is short."""
-    words = line.replace("|", " ").split()
-    if not words or len(line) > 120 or len(words) > (4 if line.isupper() else 15) or _NO_SIGNATURE.search(line):
-        return False
-    is_prose = [word == "I" or (word[0].islower() and "@" not in word and "." not in word[:-1]) for word in words]
-    is_small = [word.casefold().strip(",.") in _SMALL or names.is_person(word.strip(",.")) for word in words]
-    prose = sum(said and not small for said, small in zip(is_prose, is_small, strict=True))
-    is_opener = words[0].casefold().strip(",.!'’") in _NO_NAMES and not is_small[0]
-    return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
 
 
 def _name_addressed(text: str, names: Names, author: str | None) -> str:

@@ -36,8 +36,11 @@ _ORIGINAL_WITHIN = (
     r"Mensagem|Oorspronkelijk|Wiadomość|Исходное)[^\n-]{0,30}-{3,}"
 )
 # RE2 finds every text that quotes a mail, and few others.
-SUSPECT = rf"{_ORIGINAL_WITHIN}|[\d@](?s:.{{1,200}}){_AUTHORS}|{_FROM}(?s:.{{1,300}}){_SENT}|(?i:reply above this line)"
-_SUSPECT = re.compile(SUSPECT)
+SUSPECT = rf"{_ORIGINAL_WITHIN}|{_AUTHORS}|{_SENT}|(?i:reply above this line)"
+_SUSPECT, _HAS_AUTHOR = (
+    re.compile(SUSPECT),
+    re.compile(rf"[\d@].{{1,200}}{_AUTHORS}|{_FROM}|---|(?i:reply above)", re.DOTALL),
+)
 # Lines may have been joined.
 _QUOTATION = re.compile(
     rf"(?:(?<=\S)\s+)(?:{_ORIGINAL_WITHIN}|\*?{_FROM}.{{1,150}}?\s\*?{_SENT}|"
@@ -49,7 +52,7 @@ _QUOTATION = re.compile(
 
 def without_quotations(text: str) -> str:
     """A text of any log without the mails that it quotes; one that quotes none stays as it is."""
-    if not _SUSPECT.search(text):
+    if not (_SUSPECT.search(text) and _HAS_AUTHOR.search(text)):
         return text
     shorter = _QUOTATION.sub("", written_text(text))
     return text if shorter.split() == text.split() else shorter

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from data_scripts.boilerplate import endings
 from data_scripts.boilerplate.endings import Endings
 from data_scripts.boilerplate.letters import KINDS, SUSPECT, names_in_letter, strip_letter
 from data_scripts.boilerplate.names import Names
@@ -30,18 +31,19 @@ def strip_stored(messages: Path, ready: Path, filters: Filters) -> dict[str, int
 
 def _learn(path: Path, columns: Sequence[str]) -> tuple[Names, Endings]:
     """The names of speakers, and of those who are greeted or sign in the first messages; how each author ends texts."""
-    found, endings = set[str](), Endings()
+    found, habits = set[str](), Endings()
     with pq.ParquetFile(path) as file:
         for number, batch in enumerate(file.iter_batches(BATCH_ROWS)):
             for column in columns:
                 authors = _authors(batch, column)
-                endings.add_authors(authors)
-                flags = pc.match_substring_regex(batch[column], SUSPECT).to_pylist()
+                habits.add_authors(authors)
+                pattern = endings.SUSPECT if number else SUSPECT
+                flags = pc.match_substring_regex(batch[column], pattern).to_pylist()
                 for author, text in compress(zip(authors, batch[column].to_pylist(), strict=True), flags):
-                    endings.add(author, text)
+                    habits.add(author, text)
                     found.update(names_in_letter(text) if number == 0 and column == "text" else ())
             found.update(filter(None, pc.unique(batch["speaker"]).to_pylist()) if "text" in columns else ())
-    return Names(found), endings
+    return Names(found), habits
 
 
 def _authors(table: pa.RecordBatch | pa.Table, column: str) -> list[str | None]:
@@ -51,12 +53,12 @@ def _authors(table: pa.RecordBatch | pa.Table, column: str) -> list[str | None]:
 
 def _rewrite(path: Path, texts: Sequence[tuple[str, Sequence[str]]], filters: Filters, counts: Counter[str]) -> None:
     """Strip the texts in some columns of a file, each with the columns of its measures."""
-    names, endings = _learn(path, [column for column, _ in texts])
+    names, habits = _learn(path, [column for column, _ in texts])
     with pq.ParquetFile(path) as file, parquet_writer(path.with_suffix(".new"), file.schema_arrow) as writer:
         for batch in file.iter_batches(BATCH_ROWS):
             table = pa.Table.from_batches([batch])
             for column, measures in texts:
-                table = _strip_column(table, column, measures, names, endings, filters, counts)
+                table = _strip_column(table, column, measures, names, habits, filters, counts)
             writer.add_table(table)
     path.with_suffix(".new").replace(path)
 
@@ -72,7 +74,7 @@ def _strip_column(
     column: str,
     measures: Sequence[str],
     names: Names,
-    endings: Endings,
+    habits: Endings,
     filters: Filters,
     counts: Counter[str],
 ) -> pa.Table:
@@ -80,7 +82,7 @@ def _strip_column(
     stripped, authors, changed = originals.to_pylist(), _authors(table, column), []
     for at in _suspects(originals, names):
         text = stripped[at]
-        stripped[at] = strip_letter(text, names, counts, authors[at], endings)
+        stripped[at] = strip_letter(text, names, counts, authors[at], habits)
         if stripped[at] != text:
             changed.append(at)
     if not changed:

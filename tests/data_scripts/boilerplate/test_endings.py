@@ -48,6 +48,17 @@ def test_signatures_that_recur_are_removed(endings, text, stripped):
     assert strip(texts, text) == (stripped, {SIGNATURES})
 
 
+def test_lines_that_recur_or_begin_with_the_author_are_a_signature():
+    block = "Mia Hart\nCare Manager\n\nTel. +44 20 7946 0018\nwww.acme.example"
+    texts = [f"Answer {number}\n\n{block}\n" for number in range(3)]
+    quotation = "\n\nOn Mon, Jan 5, 2026 at 9:00 AM Ann wrote:\n> a"
+    assert strip([text + quotation for text in texts], f"It left.\n{block}") == ("It left.", {SIGNATURES})
+    assert strip(texts, f"It left.\n{block}", "dan")[0] == f"It left.\n{block}"
+    assert strip([], "It left.\nDan Roe, CEO\n+1 202 555 0143", "Dan Roe,")[0] == "It left."
+    texts = ["Hello Ann,\nyour parcel is on its way\nand arrives soon"] * 9
+    assert strip(texts, texts[0])[0] == texts[0]
+
+
 @pytest.mark.parametrize(
     ("marks", "text", "stripped"),
     [
