@@ -132,12 +132,6 @@ def test_the_order_of_day_and_month_is_that_of_the_first_date_that_shows_it(valu
     assert find_order(values, None, "c.csv") == order
 
 
-def test_an_order_that_no_date_shows_is_asked_for():
-    with pytest.raises(InputError, match=r"c.csv: no date decides .* such as 01/03/2026 10:30; .*--date_order DMY"):
-        find_order(["01/03/2026 10:30", "02/03/2026 10.30"], None, "c.csv")
-    assert find_order(["01/03/2026"], "MDY", "c.csv") == "MDY"
-
-
 @pytest.mark.parametrize(
     ("values", "order"),
     [

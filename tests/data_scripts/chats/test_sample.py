@@ -10,7 +10,6 @@ from modeling_convsim.files.texts import check_encoding
 from tests.data_scripts.chats.reading import read_items
 
 GERMAN = "input;response\nWo ist mein Päckchen?;Es kommt morgen früh – für 20 €\nSchöne Grüße;Danke, Ihnen auch!\n"
-FRENCH = "input;response\nOù est ma commande ?;Elle arrivera demain à 9 h, désolée\n"
 POLISH = "input;response\nDzień dobry, gdzie jest moja paczka?;Będzie jutro, przepraszamy za opóźnienie\n"
 RUSSIAN = "input;response\nЗдравствуйте, где мой заказ?;Он будет завтра, извините за задержку\n"
 JAPANESE = "input;response\n注文した商品はいつ届きますか;明日届く予定です\n"
