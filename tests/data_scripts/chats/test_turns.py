@@ -222,11 +222,6 @@ def test_nobody_is_found_where_roles_are_not_clear(pairs):
     assert find_repliers(pairs) == []
 
 
-def test_names_of_roles_need_no_counts():
-    assert find_repliers([("Customer", "Agent"), ("Agent", "Customer")]) == ["Agent"]
-    assert find_repliers([("user", "assistant")]) == ["assistant"]
-
-
 @pytest.mark.parametrize(
     ("values", "answering"),
     [
