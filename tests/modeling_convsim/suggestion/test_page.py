@@ -193,14 +193,6 @@ def test_typed_sentences_are_compared_in_a_heat_map(page, model):
     shown = np.array(table_cells(page, "compared", f"4. {HOSTILE}"), float)
     np.testing.assert_allclose(shown, cosines(model, [*SENTENCES, HOSTILE]), atol=6e-4)
     assert page.title() == "convsim: tiny"  # code in a sentence was not executed
-    colors = [
-        page.locator("#compared td.cell").nth(cell).evaluate("cell => getComputedStyle(cell).backgroundColor")
-        for cell in range(16)
-    ]
-    red = np.array([int(re.match(r"rgb\((\d+)", color)[1]) for color in colors]).reshape(4, 4)
-    shown, order = shown.clip(0).ravel(), shown.clip(0).ravel().argsort()
-    assert (np.diff(red.ravel()[order]) <= 0).all()  # higher values are darker
-    assert red[0, 0] < red.max()
 
 
 def test_three_replies_are_suggested_each_with_its_probability(page, model):
@@ -363,17 +355,14 @@ def test_probabilities_follow_thirty_ratings_at_once(functions, index_folder, tm
     ("path", "body", "status", "message"),
     [
         ("suggest", b'{"message": ""}', 400, "length >= 1 - at `$.message`"),
-        ("suggest", b'{"message": 5}', 400, "Expected `str`, got `int`"),
         ("suggest", b'{"message": "' + b"a" * 20_001 + b'"}', 400, "length <= 20000"),
         ("suggest", b'{"message": "the \\ud83d dog"}', 400, ""),
         ("suggest", b'{"message": "a", "context": [' + b'"b", ' * 50 + b'"b"]}', 400, "length <= 50"),
         ("suggest", b'{"message": "a", "k": 11}', 400, "`int` <= 10"),
-        ("suggest", b'{"message": "a", "min_probability": 1.5}', 400, "`float` <= 1.0"),
         ("suggest", b'{"message": "a", "text": "b"}', 400, "unknown field `text`"),
         ("suggest", b"message=a", 400, "malformed"),
         ("suggest", b" " * 2**20 + b" ", 413, "1,048,576 bytes"),
         ("feedback", b'{"message": "a", "reply": "b", "rating": "good"}', 400, "Invalid enum value 'good'"),
-        ("feedback", b'{"message": "a", "reply": "b", "rating": "no", "from": "me"}', 400, "enum value 'me'"),
     ],
 )
 def test_mistakes_of_programs_are_explained(path, body, status, message, address):
@@ -488,25 +477,17 @@ def test_a_page_that_other_machines_open_has_their_names_for_it(monkeypatch):
     assert {"10.0.0.3", "me-page.hf.space"} <= {*server.allowed_hosts([])}
 
 
-def test_text_of_every_cell_has_enough_contrast(functions):
+def test_cells_of_higher_cosines_are_darker_and_their_texts_have_enough_contrast(functions):
     def luminance(color: list[float]) -> float:  # WCAG 2.2, relative luminance
         red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     text = functions.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
     cells = re.findall(r"background: rgb\((\d+), (\d+), (\d+)\); color: (\w+)", text)
-    assert len(cells) == 169
+    assert len(cells) == 169 and (np.diff([int(red) for red, *_ in cells]) <= 0).all() and cells[0] != cells[-1]
     for *color, name in cells:
         darker, lighter = sorted([luminance([int(value) / 255 for value in color]), float(name == "white")])
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # success criterion 1.4.3
-
-
-def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys):
-    assert server.main([str(tmp_path)]) == 2
-    assert f"error: {tmp_path} holds no index.json" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        server.main([str(tmp_path), "--opne"])
-    assert capsys.readouterr().err.startswith("error: unknown argument '--opne'; did you mean '--open'?")
 
 
 def test_space_requires_the_versions_of_the_project():

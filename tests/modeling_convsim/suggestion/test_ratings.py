@@ -45,11 +45,9 @@ def test_the_last_rating_of_a_suggestion_for_a_message_with_its_context_counts(t
     [
         LINE.replace("send", "yes"),
         LINE.replace('"b"', '""'),
-        LINE.replace("}", ', "score": "high"}'),
         LINE.replace("}", ', "score": 1e9}'),
         LINE.replace("}", ', "thumb": 1}'),
         LINE[:-1],
-        '["a"]',
     ],
 )
 def test_a_line_that_is_no_rating_is_named(tmp_path, line):

@@ -43,15 +43,6 @@ def test_an_faq_is_searched_by_the_cosine_of_questions_alone(encoder, tmp_path):
         ReplyIndex.build(encoder, answers, by_messages=True)
 
 
-def test_a_suggestion_has_the_number_of_its_occurrences(encoder):
-    index = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=1)
-    counts = {"yes please": 3, "no": 2, "I like the dog": 1, "a big house": 1, "see you tomorrow": 1}
-    assert {one.text: one.count for one in index.suggest(QUERIES[0], 5)} == counts
-    assert {one.text: one.count for one in index.only(["NO", "a big house"]).suggest(QUERIES[0], 5)} == {
-        "no": 2, "a big house": 1,
-    }  # fmt: skip
-
-
 def test_four_suggestions_that_are_no_near_duplicates_are_found_however_many_rows_are(encoder):
     """The fourth one is the 1,000th reply or worse for some queries."""
     texts = make_texts(2000)

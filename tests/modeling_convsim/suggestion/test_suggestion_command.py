@@ -1,7 +1,6 @@
 """The commands `convsim suggest` and `convsim index`."""
 
 import io
-import json
 import re
 
 import pyarrow
@@ -47,11 +46,6 @@ def test_commands_index_pairs_and_suggest_replies(folder, pairs, tmp_path, capsy
     (tmp_path / "allowed.txt").write_text(f"{expected[1].text}\n")
     assert run("suggest", tmp_path / "run", "--allowed", tmp_path / "allowed.txt", "hello") == 0
     assert [expected[1].text in line for line in capsys.readouterr().out.splitlines()] == [False, True]
-    lines = [{"message": f"{n}", "reply": "a", "score": n / 30, "rating": "send" if n % 3 else "no"} for n in range(30)]
-    (tmp_path / "run" / "replies" / "ratings.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert run("suggest", tmp_path / "run", "hello") == 0
-    rated = capsys.readouterr().out
-    assert "estimated" not in rated and expected[0].text in rated and "%" in rated
 
 
 def test_text_files_give_an_index_without_probabilities(folder, tmp_path, capsys):
@@ -65,29 +59,13 @@ def test_text_files_give_an_index_without_probabilities(folder, tmp_path, capsys
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("by_messages", [True, False])
-def test_the_columns_of_a_table_have_other_names(folder, pairs, tmp_path, capsys, by_messages):
-    rows = parquet.read_table(pairs).to_pandas().rename(columns={"input": "question", "response": "answer"})
-    rows.to_csv(tmp_path / "faq.csv")
-    words = ("--replies", "answer", "--messages", "question", *["--by_messages"] * by_messages)
-    assert run("index", tmp_path / "faq.csv", "--model", folder, *words, "-o", tmp_path / "faq") == 0
-    capsys.readouterr()
-    message = rows["question"][5]
-    assert run("suggest", tmp_path / "faq", message, "--k", 1) == 0
-    reply, origin = re.fullmatch(r" +\d+%  (.*)  \(answered: (.*)\)", capsys.readouterr().out.splitlines()[1]).groups()
-    assert any(row.answer == reply and origin == row.question for row in rows.itertuples())
-    assert not by_messages or (reply, origin) == (rows["answer"][5], message)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("index a.parquet b.txt -o i", "b.txt has no columns: expected tables"),
-        ("index b.txt -o i --messages x", "--messages: b.txt has no columns, expected tables"),
         ("index b.txt -o i --by_messages", "--by_messages: b.txt has no columns, expected tables"),
         ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
         ("suggest i hello --min_probability 1.1", "argument --min_probability: 1.1: expected a number from 0 to 1"),
-        ("suggest i hello --k 0", "argument --k: 0: expected a whole number from 1 to 2,147,483,647"),
     ],
 )
 def test_wrong_option_gives_one_line_and_exit_code_2(arguments, message, capsys):
@@ -105,7 +83,6 @@ WRONG = [
     ("index {pairs} --model {model} -o {folder}", "exists and is not an index"),
     ("suggest {nowhere} hello", "holds no index.json"),
     ("suggest {index} hello --allowed {text}", "not in the index: 'hello', 'zebra'"),
-    ("suggest {index} hello --model {other}", "built with other weights"),
     ("suggest {index} a b --context {text}", "expected one TEXT, whose conversation it is"),
     ("suggest {index} a --context {text}", "the model has no context_weights"),
     ("suggest {rated} hello", "ratings.jsonl:1: "),
@@ -113,10 +90,8 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("command", "message"), WRONG)
-def test_wrong_command_gives_one_line_and_exit_code_2(
-    command, message, folder, encoder, pairs, tiny_tokenizer, tmp_path, capsys
-):
-    paths = {name: tmp_path / name for name in ("nowhere", "new", "index", "other", "text", "rated")}
+def test_wrong_command_gives_one_line_and_exit_code_2(command, message, folder, encoder, pairs, tmp_path, capsys):
+    paths = {name: tmp_path / name for name in ("nowhere", "new", "index", "text", "rated")}
     paths |= {"model": folder, "pairs": pairs, "folder": tmp_path}
     paths["text"].write_text("hello\nzebra\n")
     for name in ("index", "rated"):
@@ -124,8 +99,6 @@ def test_wrong_command_gives_one_line_and_exit_code_2(
             ReplyIndex.build(encoder, make_texts(40)).save(paths[name])
     if "{rated}" in command:
         (paths["rated"] / "ratings.jsonl").write_text("hello\n")
-    if "{other}" in command:
-        save(build("dan"), tiny_tokenizer, paths["other"])
     capsys.readouterr()
     assert run(*command.format(**paths).split()) == 2
     captured = capsys.readouterr()
