@@ -72,7 +72,7 @@ class Suggestion:
     score: float
     message: str | None
     count: int
-    spans: list[Span] = field(hash=False)
+    spans: list[Span] = field(default_factory=list, hash=False)
 
 
 class ReplyIndex:
