@@ -59,9 +59,10 @@ def notice_kind(text: str, *programs: str) -> str | None:
     if kind:
         return kind
     for kind, starts in _STARTS.items():
-        start = next(filter(plain.startswith, starts), None)
-        if start is not None and _AFTER[kind].fullmatch(plain[len(start) :]):
-            return kind
+        if plain.startswith(starts):
+            start = next(filter(plain.startswith, starts))
+            if _AFTER[kind].fullmatch(plain[len(start) :]):
+                return kind
     return None
 
 
