@@ -123,8 +123,7 @@ def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earli
         details = [f"It answered: “{each.message}”"] if each.message else []
         details += [f"{each.count:,} times"] if each.count > 1 else []
         text, below = _text(each.text, each.spans), f"<p>{escape(' · '.join(details))}</p>"
-        body = f'<p class="chance"><strong>{chance}</strong>{note}</p>{text}{below}'
-        cards.append(_card(question, each, body))
+        cards.append(_card(question, each, f'<p class="chance"><strong>{chance}</strong>{note}</p>{text}{below}'))
     return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"
 
 
