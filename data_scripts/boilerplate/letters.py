@@ -7,7 +7,7 @@ followed by punctuation ("Hi there,"). The name of who is thanked or addressed w
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -83,8 +83,6 @@ SUSPECT = "|".join(
         rf"(?i:{pattern('hints of footers')})",
     )
 )
-_HINTS_OF_FOOTERS = words("hints of footers")
-_HINTS_OF_CLOSINGS = words("hints of closings") | words("hints of thanks")
 _HAS_WORD = re.compile(r"\w")
 MOST_WORDS = 5  # of a name
 
@@ -147,12 +145,6 @@ def _with_capital(text: str, original: str) -> str:
     return text[0].upper() + text[1:] if is_lower and original.lstrip(" \n*_¡")[:1].isupper() else text
 
 
-def _has_any(text: str, hints: Iterable[str]) -> bool:
-    """Whether a text has one of some parts, which takes much less time than the pattern that needs one of them."""
-    lower = text.casefold()
-    return any(hint in lower for hint in hints)
-
-
 def _unless_empty(shorter: str, text: str) -> str:
     return shorter.strip() if shorter != text and _HAS_WORD.search(shorter) else text
 
@@ -162,7 +154,7 @@ def _without_quotations(text: str, names: Names) -> str:
 
 
 def _without_footer(text: str, names: Names) -> str:
-    return _unless_empty(_FOOTER.sub("", text), text) if _has_any(text, _HINTS_OF_FOOTERS) else text
+    return _unless_empty(_FOOTER.sub("", text), text)
 
 
 def _without_addressee(text: str, names: Names) -> str:
@@ -228,7 +220,7 @@ def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> It
 
 def _without_closing(text: str, names: Names) -> str:
     shorter = _unless_empty(_DELIMITER.sub("", text), text)
-    for match in _CLOSING.finditer(shorter) if _has_any(shorter, _HINTS_OF_CLOSINGS) else ():
+    for match in _CLOSING.finditer(shorter):
         rest = _after_signature(shorter, match, names)
         if rest is not None:
             shorter = _unless_empty(shorter[: match.start()].rstrip(" \n,-–—") + rest, shorter)
