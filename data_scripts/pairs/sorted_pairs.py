@@ -66,17 +66,13 @@ class Counts:
                 "pairs with earlier turns": self.pairs - self.contexts[0],
             },
             "characters": {
-                f"{side}, {name}": quantile(counts, share)
+                f"{side}, {name}": int(
+                    np.quantile(list(counts), share, weights=list(counts.values()), method="inverted_cdf")
+                )
                 for side, counts in (("input", self.input), ("response", self.response))
                 for name, share in (("median", 0.5), ("95th percentile", 0.95))
             },
         }
-
-
-def quantile(counts: Counter[int], share: float) -> int:
-    """The smallest value that at least this share of the values do not exceed; `counts` are their frequencies."""
-    values = sorted(counts)
-    return values[int(np.searchsorted(np.cumsum([counts[value] for value in values]), share * counts.total()))]
 
 
 def count_pairs(
