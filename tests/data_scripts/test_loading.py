@@ -48,21 +48,19 @@ def test_load_pairs_refuses_a_folder_in_which_nothing_can_be_read(tmp_path, name
         load_pairs(str(tmp_path))
 
 
-@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ())])
-def test_an_empty_name_is_not_the_current_folder(load, tmp_path, monkeypatch):
+def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
     write_folder(tmp_path / "pairs")
     monkeypatch.chdir(tmp_path / "pairs")
     with pytest.raises(InputError, match=r"^'': an empty name, expected a folder$"):
-        load("")
+        load_pairs("")
 
 
-@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ("premise",))])
 @pytest.mark.parametrize("has_data", [True, False])
-def test_the_folder_of_a_public_dataset_is_built_by_its_name(load, has_data, tmp_path, monkeypatch):
+def test_the_folder_of_a_public_dataset_is_built_by_its_name(has_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if has_data:  # without data/, the source could be a Hub id
         (tmp_path / "data").mkdir()
     with pytest.raises(InputError) as raised:
-        load("data/captions/coco")
+        load_columns("data/captions/coco", ("group",))
     remedy = "no such folder; build it: python -m data_scripts download captions/coco"
     assert str(raised.value) == f"data/captions/coco: {remedy}"

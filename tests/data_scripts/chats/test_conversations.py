@@ -275,33 +275,23 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--gap", "soon"], "--gap soon: expected a number and a unit"),
-        (["--gap", "1h"], "has no times; name their column"),
-        (["--columns", "text=text", "text=words"], "--columns text=words: expected ROLE=NAME, each role once"),
-        (["--columns", "text"], "--columns text: expected ROLE=NAME"),
-        (["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
-        (["--columns", "text=body"], "--columns text=body: no such column in"),
-    ],
-)
-def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
-    chat = json_lines(tmp_path / "chat.jsonl", {"thread": 1, "text": "hello"})
-    assert run(chat, "--output", tmp_path / "out", *options) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
+        ("thread\ttext", ["--gap", "soon"], "--gap soon: expected a number and a unit"),
+        ("thread\ttext", ["--gap", "1h"], "has no times; name their column"),
+        ("thread\ttext", ["--columns", "text=text", "text=words"], "text=words: expected ROLE=NAME, each role once"),
+        ("thread\ttext", ["--columns", "text"], "--columns text: expected ROLE=NAME"),
+        ("thread\ttext", ["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
+        ("thread\ttext", ["--columns", "text=body"], "--columns text=body: no such column in"),
         ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
         ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files hold ready pairs, which name no authors"),
         ("input\tresponse", ["--repliers", "Tom"], "--repliers: all files hold ready pairs, which name no authors"),
         ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
     ],
 )
-def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, capsys, columns, options, message):
+def test_a_wrong_option_and_one_that_the_table_does_not_use_are_refused(
+    tmp_path, monkeypatch, capsys, columns, options, message
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bots.txt").write_text("AutoModerator\n")
     table = write_tsv(tmp_path / "c.tsv", columns, columns)

@@ -379,12 +379,18 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "columns", "message"),
+    ("make", "options", "message"),
     [
         (
             lambda at: write(at / "c.jsonl", {"id": 1, "parent": 2, "text": "x"}),
             {"speaker": "author.name"},
             "--columns speaker=author.name: no such column in",
+        ),
+        (lambda at: slack_export(at / "team"), {"text": "body"}, "team is an export with fixed columns"),
+        (
+            lambda at: write(at / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]}),
+            {"gap": 60},
+            "--gap: no pause ends a conversation in the format of",
         ),
         (
             lambda at: bytes_of(at / "c.json", b'[{"input": "a", "response": "b"}, {'),
@@ -397,18 +403,7 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
         (lambda at: at, {}, "neither a Slack export, which contains users.json"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, message):
+def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, options, message):
     with pytest.raises(InputError) as error:
-        read(log(make(tmp_path), **columns))
+        read(log(make(tmp_path), **options))
     assert message in str(error.value)
-
-
-def test_columns_of_an_export_are_fixed(tmp_path):
-    with pytest.raises(InputError, match=r"--columns: .*team is an export with fixed columns"):
-        read(log(slack_export(tmp_path / "team"), text="body"))
-
-
-def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
-    chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
-    with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
-        read(log(chats, gap=60))

@@ -200,9 +200,7 @@ def test_the_authors_who_answer_many_others_are_found_whoever_wrote_first():
     assert find_repliers(SUPPORT) == ["Priya", "Tom"]  # by the number of those whom they answer, then by name
     assert find_repliers([*SUPPORT, ("customer 0", "Priya")]) == ["Priya", "Tom"]
     assert find_repliers([(replier, asker) for asker, replier in SUPPORT]) == ["Priya", "Tom"]
-
-
-def test_a_few_messages_between_agents_or_without_an_author_change_nothing():
+    # A few messages between agents or without an author change nothing.
     assert find_repliers([*SUPPORT, ("Tom", "Priya"), (None, "Tom")]) == ["Priya", "Tom"]
 
 

@@ -57,6 +57,12 @@ def tables(nodes: list[Node]) -> tuple[pa.Table, pa.Table, pa.Table]:
     return pa.table({"key": keys, "turn0": inputs}), pa.table(list(map(list, columns)), schema=NODES), texts
 
 
+def in_database(nodes: list[Node]) -> list[ir.Table]:
+    """The tables of `tables` in DuckDB."""
+    database = ibis.duckdb.connect()
+    return [database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True)]
+
+
 def found_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int) -> dict[str, list[str]]:
     earlier = find_earlier_turns(nodes, pairs, turns)
     rows = add_contexts(earlier, texts, turns).to_pyarrow().to_pylist()
@@ -67,17 +73,15 @@ def found_contexts(pairs: ir.Table, nodes: ir.Table, texts: ir.Table, turns: int
 @pytest.mark.parametrize("turns", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_contexts_equal_those_of_a_loop_over_the_turns(seed, turns):
-    nodes, database = random_nodes(seed), ibis.duckdb.connect()
-    made = [database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True)]
-    assert found_contexts(*made, turns) == contexts_of(nodes, turns)
+    nodes = random_nodes(seed)
+    assert found_contexts(*in_database(nodes), turns) == contexts_of(nodes, turns)
 
 
 def test_the_chain_continues_past_many_removed_turns_and_ends_at_a_missing_one():
     nodes: list[Node] = [("a", "missing", True)]
     nodes += [(f"r{number}", f"r{number - 1}" if number else "a", False) for number in range(300)]
     nodes += [("b", "r299", True), ("c", "b", True)]
-    database = ibis.duckdb.connect()
-    pairs, links, texts = (database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True))
+    pairs, links, texts = in_database(nodes)
     assert found_contexts(pairs, links, texts, 3) == {"c": ["text a"]}
     (row,) = find_earlier_turns(links, pairs, 2).to_pyarrow().to_pylist()
     assert row == {"key": "c", "turn0": "b", "turn1": "a", "turn2": "missing"}
@@ -86,9 +90,7 @@ def test_the_chain_continues_past_many_removed_turns_and_ends_at_a_missing_one()
 def test_a_response_that_its_input_answers_is_no_earlier_turn():
     nodes: list[Node] = [("a", "b", True), ("b", "a", True), ("x", "y", False), ("y", "x", False), ("c", "x", True)]
     nodes += [("d", "c", True)]
-    database = ibis.duckdb.connect()
-    made = [database.create_table(name, table) for name, table in zip("pnt", tables(nodes), strict=True)]
-    assert found_contexts(*made, 3) == {"a": [], "b": [], "d": []}
+    assert found_contexts(*in_database(nodes), 3) == {"a": [], "b": [], "d": []}
 
 
 def test_the_joins_of_many_turns_fit_in_the_memory_of_one(tmp_path):

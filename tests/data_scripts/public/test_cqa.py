@@ -74,16 +74,27 @@ def test_parts_of_train_are_joined_and_missing_files_are_logged(
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        (xml(RELATED_ROWS)[:-40], r"QL-dev.xml:\d+: not well-formed XML"),
-        (xml([{**RELATED_ROWS[0], "rank": "first"}]), r"RelQuestion Q1_R3: rank 'first'"),
-        (b"<xml></xml>", r"QL-dev.xml: contains no related question"),
+        (DEV, xml(RELATED_ROWS)[:-40], r":\d+: not well-formed XML"),
+        (DEV, xml([{**RELATED_ROWS[0], "rank": "first"}]), r", RelQuestion Q1_R3: rank 'first'"),
+        (DEV, b"<xml></xml>", ": contains no related question"),
+        (
+            "test.jsonl",
+            b'{"question": "W?", "related": "Y?", "relevant": "perhaps"}',
+            ":1: label 'perhaps'; expected true",
+        ),
+        (
+            "test.jsonl",
+            b'{"question": "Where?", "related": "", "relevant": true}',
+            ":1: candidate is ''; expected a text",
+        ),
+        ("test.jsonl", b'{"question": "Where?", "relevant": true}', ":1: no column candidate; expected query"),
     ],
 )
-def test_damaged_xml_is_refused_with_its_location(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / DEV).write_bytes(content)
-    with pytest.raises(InputError, match=message):
+def test_a_damaged_file_is_refused_with_its_location(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}{message}"):
         load_cqa(str(tmp_path))
 
 
@@ -123,20 +134,6 @@ def test_a_table_without_ids_and_ranks_is_read(tmp_path: Path, relevance: str) -
     ]
     assert [row["relevant"] for row in rows] == [True, False, True]
     assert rows[1]["label"] == "Irrelevant"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"question": "W?", "related": "Y?", "relevant": "perhaps"}', "test.jsonl:1: label 'perhaps'; expected true"),
-        ('{"question": "Where?", "related": "", "relevant": true}', "test.jsonl:1: candidate is ''; expected a text"),
-        ('{"question": "Where?", "relevant": true}', "test.jsonl:1: no column candidate; expected query"),
-    ],
-)
-def test_a_wrong_row_of_a_table_is_refused(tmp_path: Path, line: str, message: str) -> None:
-    (tmp_path / "test.jsonl").write_text(line)
-    with pytest.raises(InputError, match=message):
-        load_cqa(str(tmp_path))
 
 
 def test_command_writes_splits_that_load_back_and_reports_the_labels(tmp_path: Path) -> None:

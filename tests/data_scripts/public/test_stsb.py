@@ -33,17 +33,22 @@ def test_original_file_is_read_without_quoting_and_with_one_name_per_genre(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("name", "lines", "message"),
     [
-        ("main-news\tx\t2013\t1\t5.1\tOne.\tTwo.", "sts-train.csv:5: score '5.1'; expected a number from 0 to 5"),
-        ("main-news\tx\t2013\t1\thigh\tOne.\tTwo.", "sts-train.csv:5: score 'high'"),
-        ("main-news\tx\t2013\t1\t3.0\tOne.", "sts-train.csv:5: 6 columns"),
-        ("main-jokes\tx\t2013\t1\t3.0\tOne.\tTwo.", "sts-train.csv:5: genre 'main-jokes'"),
+        ("sts-train.csv", [*STSB_LINES, "main-news\tx\t2013\t1\t5.1\tOne.\tTwo."], "5: score '5.1'; expected a number"),
+        ("sts-train.csv", ["main-news\tx\t2013\t1\thigh\tOne.\tTwo."], "1: score 'high'"),
+        ("sts-train.csv", ["main-news\tx\t2013\t1\t3.0\tOne."], "1: 6 columns"),
+        ("sts-train.csv", ["main-jokes\tx\t2013\t1\t3.0\tOne.\tTwo."], "1: genre 'main-jokes'"),
+        ("mine.csv", ["sentence1,sentence2", "a,b"], r"1: no column score; expected sentence1 \(or sentence_A"),
+        ("mine.csv", ["sentence1,sentence2,score", "a,b,high"], "2: score 'high'; expected a number from 0 to 5"),
+        ("mine.csv", ["sentence1,sentence2,score", "a,b,2", "a,b,6"], "3: score 6.0; expected a number from 0 to 5"),
+        ("mine.csv", ["sentence1,sentence2,score", "a,b,2", "a,b"], "3: wrong number of .*; correct this line"),
     ],
 )
-def test_a_wrong_line_is_refused_with_file_and_line(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        load_stsb(str(write_stsb(tmp_path, [*STSB_LINES, line])))
+def test_a_wrong_line_is_refused_with_file_and_line(tmp_path: Path, name: str, lines: list[str], message: str) -> None:
+    (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"{name}:{message}"):
+        load_stsb(str(tmp_path))
 
 
 SICK = """\
@@ -85,22 +90,6 @@ def test_a_table_is_the_split_that_its_name_states_or_test(
     assert list(splits) == expected and "multiplied by 5" in caplog.text
     assert splits[expected[0]]["sentence1"] == ["One, two", "Four"] and splits[expected[0]]["score"] == [2.5, 5]
     assert splits[expected[0]]["genre"] == ["news", None]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("sentence1,sentence2\na,b\n", r"mine.csv:1: no column score; expected sentence1 \(or sentence_A"),
-        ("sentence1,sentence2,score\na,b,high\n", "mine.csv:2: score 'high'; expected a number from 0 to 5"),
-        ("sentence1,sentence2,score\na,b,2\na,b,6\n", "mine.csv:3: score 6.0; expected a number from 0 to 5"),
-        ("sentence1,sentence2,score\na,b,2\na,b\n", "mine.csv:3: wrong number of fields .*; correct this line"),
-    ],
-)
-def test_a_wrong_table_is_refused_with_file_and_line(tmp_path: Path, lines: str, message: str) -> None:
-    path = tmp_path / "mine.csv"
-    path.write_text(lines, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        load_stsb(str(path))
 
 
 def test_command_writes_splits_that_load_back_and_reports_the_genres(tmp_path: Path) -> None:

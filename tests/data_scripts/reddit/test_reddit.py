@@ -1,7 +1,6 @@
 import bz2
 import html
 import json
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pyarrow as pa
@@ -95,15 +94,6 @@ def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys):
     assert f"error: no pair is left to write: {reason}" in error and "kept comments" in error
 
 
-def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
-    first = write_dump(tmp_path / "RC_1.bz2", comment("b", "t1_a"))
-    second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
-    assert run(first, second, "--output", tmp_path / "out") == 0
-    words = "these are the words of"
-    pair = {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
-    assert read(tmp_path / "out") == [pair | {"context": []}]
-
-
 def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
     dump = write_dump(
         tmp_path / "RC_1.bz2",
@@ -149,15 +139,22 @@ def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_f
 
 
 def test_dumps_of_comments_in_a_folder_are_read_and_other_files_are_named(tmp_path, capsys):
-    (tmp_path / "dumps").mkdir()
-    write_dump(tmp_path / "dumps" / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
-    write_dump(tmp_path / "dumps" / "RS_1.bz2", {"title": "a submission"})
-    (tmp_path / "dumps" / "notes.txt").write_text("notes")
-    assert run(tmp_path / "dumps", "--output", tmp_path / "out") == 0
+    """The dumps of Pushshift and those of arctic-shift are recognized by their names."""
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    write_dump(dumps / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    extra = {"_meta": {"retrieved_2nd_on": 1}, "created_utc": 1136074029, "author_flair_richtext": [], "edited": False}
+    (dumps / "pictures_comments.jsonl").write_text(json.dumps(dict(sorted((comment("c", "t1_b") | extra).items()))))
+    for name in ("RS_1.bz2", "pictures_submissions.bz2"):
+        write_dump(dumps / name, submission("story"))
+    (dumps / "notes.txt").write_text("notes")
+    assert run(dumps, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert "RS_1.bz2: submissions, not comments" in printed
+    for name in ("RS_1.bz2", "pictures_submissions.bz2"):
+        assert f"{name}: submissions, not comments; --submissions reads them" in printed
     assert "notes.txt: not named RC_*" in printed
-    assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2"]
+    assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2", "pictures_comments.jsonl"]
+    assert len(read(tmp_path / "out")) == 2
 
 
 def submission(name: str, **changes: object) -> dict:
@@ -189,17 +186,6 @@ def test_titles_of_submissions_are_inputs_on_request(tmp_path):
         "what is replied to was removed": 1,
         "pair": 2,
     }
-
-
-def test_arctic_shifts_files_are_recognized_by_their_names(tmp_path, capsys):
-    (tmp_path / "in").mkdir()
-    extra = {"_meta": {"retrieved_2nd_on": 1}, "created_utc": 1136074029, "author_flair_richtext": [], "edited": False}
-    lines = [json.dumps(dict(sorted((comment(*names) | extra).items()))) for names in (("a",), ("b", "t1_a"))]
-    (tmp_path / "in" / "pictures_comments.jsonl").write_text("\n".join(lines))
-    write_dump(tmp_path / "in" / "pictures_submissions.bz2", submission("story"))
-    assert run(tmp_path / "in", "--output", tmp_path / "out") == 0
-    assert "pictures_submissions.bz2: submissions, not comments; --submissions reads them" in capsys.readouterr().out
-    assert len(read(tmp_path / "out")) == 1
 
 
 def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comments(tmp_path, capsys):
@@ -364,17 +350,6 @@ def test_a_damaged_file_of_comments_is_named_and_converted_again_once_it_is_dele
     file.unlink()
     assert run(dump, "--output", tmp_path / "second", *options) == 0
     assert file.read_bytes() == whole and read(tmp_path / "second") == read(tmp_path / "first") != []
-
-
-def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
-    def fail(*_: object, **__: object) -> None:
-        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
-
-    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(comments, "as_completed", fail)
-    dumps = [write_dump(tmp_path / f"RC_{month}.bz2", comment("a")) for month in (1, 2)]
-    assert run(*dumps, "--output", tmp_path / "out", "--workers", 2) == 2
-    assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", [[], ["--context", "2", "--submissions"]])

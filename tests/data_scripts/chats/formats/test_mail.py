@@ -12,14 +12,10 @@ from data_scripts.chats.formats.mail import MAX_BYTES
 from data_scripts.chats.logs import check_log, is_on_hub
 from data_scripts.chats.messages import ChatLog
 from modeling_convsim.files.errors import InputError
-from tests.data_scripts.chats.reading import read_items
+from tests.data_scripts.chats.reading import read_items as read
 
 START = "From ann@example.org Mon Mar  4 10:00:00 2024\n"
 MARCH_4 = datetime(2024, 3, 4, 10, tzinfo=UTC).timestamp()
-
-
-def read(path: Path) -> tuple[list, ChatLog]:
-    return read_items(path, "c")
 
 
 def written(path: Path, text: str | bytes) -> Path:
