@@ -62,7 +62,7 @@ def readable(file: Path) -> Any:
 def upload(file: Path, target: Path) -> None:
     """Copy a complete local file to a URL, under a temporary name first where the storage can rename files."""
     remote = cast(Any, target)
-    new = temporary_path(remote) if remote.protocol in RENAME else remote
+    new: Any = temporary_path(remote) if remote.protocol in RENAME else remote
     new.fs.put_file(str(file), new.path)
     if new != remote:
         new.fs.mv(new.path, remote.path)

@@ -25,7 +25,7 @@ def read(path: Path, rows: list[dict[str, Any]], **columns: str) -> tuple[list[A
             table.writerows(rows)
         else:
             stream.writelines(json.dumps(row) + "\n" for row in rows)
-    return read_items(path, "c", columns=columns)
+    return read_items(path, columns=columns)
 
 
 def conversations(items: list[Message]) -> list[Said]:

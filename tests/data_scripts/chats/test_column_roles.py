@@ -1,4 +1,3 @@
-import json
 import shlex
 from pathlib import Path
 
@@ -155,8 +154,7 @@ def test_an_instruction_and_its_input_are_one_text(tmp_path):
 
 
 def read(path: Path, *rows: dict, **columns: str) -> tuple[list, ChatLog]:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return read_items(path, "c", columns=columns)
+    return read_items(path, rows, columns=columns)
 
 
 def test_a_table_is_read_by_its_guessed_roles_which_are_noted(tmp_path):

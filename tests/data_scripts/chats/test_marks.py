@@ -1,6 +1,5 @@
 """Columns that say which records are left out: in tables, and in the messages of a record."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ def read(folder: Path, marks: list[dict[str, Any]], as_table: bool) -> tuple[lis
     messages = [{"author": {"name": name, **mark.pop("author", {})}, "body": text, **mark}
                 for (name, text), mark in zip(SAID, map(dict, marks), strict=False)]  # fmt: skip
     records = [{"ticket": 1, **message} for message in messages] if as_table else [{"comments": messages}]
-    (folder / "c.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    items, log = read_items(folder / "c.jsonl")
+    items, log = read_items(folder / "c.jsonl", records)
     return [item.text for item in items], dict(log.left_out)
 
 
@@ -53,8 +51,7 @@ def test_bots_stay_where_nobody_else_answers_and_so_do_values_that_mark_nothing_
 def test_a_bot_that_opens_a_conversation_is_left_out(tmp_path):
     parts = [{"body": text, "author": {"name": name, "type": "user"}, "created_at": 5} for name, text in SAID[2:]]
     record = {"source": {"body": "Hello!", "author": {"name": "Fin", "type": "bot"}}, "conversation_parts": parts}
-    (tmp_path / "c.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    items, log = read_items(tmp_path / "c.jsonl")
+    items, log = read_items(tmp_path / "c.jsonl", [record])
     assert [item.text for item in items] == ["Yes.", "Thanks."] and log.left_out == {"bot": 1}
 
 
@@ -63,8 +60,8 @@ def test_quotations_and_tags_of_skype_are_removed(tmp_path):
     said = {"messagetype": "RichText"}
     messages = [{"from": name, "originalarrivaltime": "2026-03-01T10:00:00Z", "content": text, **said}
                 for name, text in (("8:ann", "Is it open?"), ("8:ben", quote), ("8:ann", "a"))]  # fmt: skip
-    (tmp_path / "c.json").write_text(json.dumps({"conversations": [{"id": "8:ben", "MessageList": messages}]}))
-    assert [item.text for item in read_items(tmp_path / "c.json")[0]] == ["Is it open?", "Yes <3 :)", "a"]
+    items, _ = read_items(tmp_path / "c.json", {"conversations": [{"id": "8:ben", "MessageList": messages}]})
+    assert [item.text for item in items] == ["Is it open?", "Yes <3 :)", "a"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +79,6 @@ def test_quotations_and_tags_of_skype_are_removed(tmp_path):
 )
 def test_wrong_answers_are_left_out_where_a_column_says_so(tmp_path, name, values, kept):
     rows = [f"q,{answer},{value}" for answer, value in zip("ab", values.split(), strict=True)]
-    (tmp_path / "c.csv").write_text("\n".join([f"question,answer,{name}", *rows]), encoding="utf-8")
-    items, log = read_items(tmp_path / "c.csv")
+    items, log = read_items(tmp_path / "c.csv", "\n".join([f"question,answer,{name}", *rows]))
     assert "".join(item.response for item in items) == kept
     assert log.left_out == ({f"wrong answer ({name})": 2 - len(kept)} if len(kept) < 2 else {})

@@ -1,6 +1,5 @@
 """Messages within records, and records within the only object of a file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,7 @@ from tests.data_scripts.chats.reading import read_items
 
 
 def read(path: Path, content: Any, **columns: str) -> tuple[list[Any], ChatLog]:
-    """Writes JSON, or JSON lines if the name of the file says so, and reads it."""
-    rows = "\n".join(map(json.dumps, content)) if path.suffix == ".jsonl" else json.dumps(content)
-    path.write_text(rows, encoding="utf-8")
-    return read_items(path, "c", columns=columns)
+    return read_items(path, content, columns=columns)
 
 
 def ticket(number: int) -> dict[str, Any]:

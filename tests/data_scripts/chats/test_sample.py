@@ -1,5 +1,3 @@
-import gzip
-
 import pytest
 
 from data_scripts.chats.messages import Pair
@@ -35,23 +33,20 @@ def pairs_of(text: str) -> list[Pair]:
 )
 @pytest.mark.parametrize("name", ["c.txt", "c.csv.gz"])
 def test_texts_in_any_encoding_are_read_and_the_encoding_is_noted(tmp_path, text, encoding, detected, name):
-    content = text.encode(encoding)
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    pairs, log = read_items(tmp_path / name)
+    pairs, log = read_items(tmp_path / name, text.encode(encoding))
     assert pairs == pairs_of(text)
     assert log.detected == {"delimiter": "semicolon"} | ({"encoding": detected} if detected else {})
 
 
 def test_a_file_of_utf8_with_a_few_broken_lines_stays_utf8(tmp_path):
     lines = ["input,response", "café,é", "ö,ü"]
-    (tmp_path / "c.csv").write_bytes("\n".join(lines).encode() + b"\ncaf\xe9,yes\n")
-    pairs, log = read_items(tmp_path / "c.csv")
+    pairs, log = read_items(tmp_path / "c.csv", "\n".join(lines).encode() + b"\ncaf\xe9,yes\n")
     assert len(pairs) == 2 and log.broken.counts == {"not UTF-8": 1} and not log.detected
 
 
 def test_a_stated_encoding_is_used_and_bytes_that_it_has_not_are_counted(tmp_path):
-    (tmp_path / "c.csv").write_bytes("input,response\nnerede,çok geç\n".encode("cp1254") + b"a,\x81\n")
-    pairs, log = read_items(tmp_path / "c.csv", encoding="cp1254")
+    content = "input,response\nnerede,çok geç\n".encode("cp1254") + b"a,\x81\n"
+    pairs, log = read_items(tmp_path / "c.csv", content, encoding="cp1254")
     assert pairs == [Pair("nerede", "çok geç", None, "c")]
     assert log.broken.counts == {"not UTF-8": 1} and log.detected == {"encoding": "cp1254"}
 
@@ -73,14 +68,13 @@ def test_a_name_that_is_no_encoding_is_refused(name):
 def test_the_delimiter_is_detected_among_others_in_the_texts(tmp_path, delimiter):
     other = ";" if delimiter == "," else ","
     rows = ["input{0}response", 'a{1} b{0}"c{0} d"', '"say ""hi""{1}"{0}e']
-    (tmp_path / "c.csv").write_text("\n".join(rows).format(delimiter, other) + "\n", encoding="utf-8")
-    pairs, _ = read_items(tmp_path / "c.csv")
+    pairs, _ = read_items(tmp_path / "c.csv", "\n".join(rows).format(delimiter, other) + "\n")
     assert pairs == [Pair(f"a{other} b", f"c{delimiter} d", None, "c"), Pair(f'say "hi"{other}', "e", None, "c")]
 
 
 def test_a_delimiter_in_the_name_of_a_column_does_not_decide(tmp_path):
-    (tmp_path / "c.csv").write_text("input;response;date, time\n" + "a, b, c;d;1\n" * 5, encoding="utf-8")
-    assert read_items(tmp_path / "c.csv")[0][0] == Pair("a, b, c", "d", None, "c")
+    items, _ = read_items(tmp_path / "c.csv", "input;response;date, time\n" + "a, b, c;d;1\n" * 5)
+    assert items[0] == Pair("a, b, c", "d", None, "c")
 
 
 def test_quotes_may_be_escaped_by_a_backslash(tmp_path):
@@ -90,8 +84,7 @@ def test_quotes_may_be_escaped_by_a_backslash(tmp_path):
 
 
 def test_a_tsv_without_tabs_is_read_with_its_delimiter_and_one_with_tabs_without_quoting(tmp_path):
-    (tmp_path / "c.tsv").write_text('input;response\n"a; b";c\n', encoding="utf-8")
-    assert read_items(tmp_path / "c.tsv")[0] == [Pair("a; b", "c", None, "c")]
-    (tmp_path / "c.tsv").write_text('input\tresponse\n"a; b\tc\n', encoding="utf-8")
-    pairs, log = read_items(tmp_path / "c.tsv")
+    pairs, _ = read_items(tmp_path / "c.tsv", 'input;response\n"a; b";c\n')
+    assert pairs == [Pair("a; b", "c", None, "c")]
+    pairs, log = read_items(tmp_path / "c.tsv", 'input\tresponse\n"a; b\tc\n')
     assert pairs == [Pair('"a; b', "c", None, "c")] and not log.detected

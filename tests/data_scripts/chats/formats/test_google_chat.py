@@ -1,4 +1,3 @@
-import gzip
 import json
 import math
 from pathlib import Path
@@ -25,9 +24,8 @@ def message(seconds: int, topic: str, text: str | None, name: str | None = "Ann"
 
 
 def read(path: Path, *messages: Any, indent: int | None = 2) -> tuple[list, ChatLog]:
-    content = json.dumps({"messages": list(messages)}, indent=indent, ensure_ascii=False).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return read_items(path, "messages")
+    content = json.dumps({"messages": list(messages)}, indent=indent, ensure_ascii=False)
+    return read_items(path, content, "messages")
 
 
 @pytest.mark.parametrize("indent", [2, None])

@@ -1,11 +1,10 @@
 """Text files of imessage-exporter."""
 
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from data_scripts.chats.logs import read_log
-from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.chats.messages import CHANNEL_GAP
 from tests.data_scripts.chats.reading import read_items
 
 CHAT = """\
@@ -54,9 +53,7 @@ Mar 02, 2026 12:00:05 AM
 """
 
 
-def read(path: Path, text: str, gap: float | None = None) -> tuple[list[Message], ChatLog]:
-    path.write_text(text, encoding="utf-8")
-    return read_items(path, "i", gap=gap)
+read = partial(read_items, name="i")
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff", "\n"])
@@ -84,8 +81,7 @@ def test_broken_messages_are_counted(tmp_path):
     items, log = read(tmp_path / "chat.txt", text)
     assert [item.text for item in items[4:]] == ["what?"] and log.left_out["no sender"] == 1
     assert log.broken.counts == {"wrong time": 1} and "chat.txt:43: wrong time" in log.broken.examples[0]
-    (tmp_path / "chat.txt").write_bytes(CHAT.encode().replace(b"from ten", b"from \xff ten"))
-    log = ChatLog(tmp_path / "chat.txt", "i", encoding="utf-8")
-    texts = [item.text for _, item in read_log(log)]
-    assert texts[:3] == ["is the shop open\non Sunday?", "yes, from nine\non", "great"]
+    content = CHAT.encode().replace(b"from ten", b"from \xff ten")
+    items, log = read(tmp_path / "chat.txt", content, encoding="utf-8")
+    assert [item.text for item in items[:3]] == ["is the shop open\non Sunday?", "yes, from nine\non", "great"]
     assert log.broken.counts == {"not UTF-8": 1} and log.left_out["no text"] == 2

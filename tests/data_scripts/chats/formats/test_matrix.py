@@ -1,4 +1,3 @@
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -71,9 +70,7 @@ HEAD = {"room_name": "Farm", "room_creator": "Ann", "topic": "", "export_date": 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("head", [HEAD, {}])
 def test_edits_replace_and_replies_name_what_they_answer(tmp_path: Path, head: dict[str, str], indent: int | None):
-    path = tmp_path / "export.json"
-    path.write_text(json.dumps(head | {"messages": EVENTS}, indent=indent), encoding="utf-8")
-    items, log = read_items(path)
+    items, log = read_items(tmp_path / "export.json", head | {"messages": EVENTS}, indent=indent)
     assert items == [
         message(2, "ann", "Is the gate open?"),
         message(3, "cid", "Where do we park?"),

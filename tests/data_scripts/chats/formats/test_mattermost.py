@@ -1,6 +1,5 @@
 """Mattermost's bulk export."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,12 @@ from tests.data_scripts.chats.reading import read_items
 
 
 def read(folder: Path, rows: list[Any], gap: float | None = None) -> tuple[list[Message], ChatLog]:
-    path = folder / "m.jsonl"
     lines = [
         {"type": "team", "team": {"name": "t"}},
         {"type": "channel", "channel": {"name": "c"}},
         *rows,
     ]  # no version
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return read_items(path, "m", gap=gap)
+    return read_items(folder / "m.jsonl", lines, "m", gap=gap)
 
 
 def said(user: str, text: str, second: int, **fields: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +11,9 @@ from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 START = 1772359200
+
+
+read = partial(read_items, name="message_1", indent=2)
 
 
 def in_bytes(text: str) -> str:
@@ -25,11 +28,6 @@ def plain(*messages: Any) -> dict[str, Any]:
 
 def sent(seconds: int, text: str, speaker: str = "Ann", **fields: Any) -> dict[str, Any]:
     return {"sender_name": speaker, "timestamp_ms": (START + seconds) * 1000, "content": in_bytes(text)} | fields
-
-
-def read(path: Path, content: Any, indent: int | None = 2) -> tuple[list, ChatLog]:
-    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
-    return read_items(path, "message_1")
 
 
 NOTICES = """
@@ -54,7 +52,7 @@ Curtiu uma mensagem
 @pytest.mark.parametrize("indent", [2, None])
 def test_a_chat_is_read_from_its_oldest_message_with_its_characters_restored(tmp_path, indent):
     messages = (sent(20, "Schön 😊", in_bytes("Jürgen")), sent(10, "¿Qué tal?"), sent(10, "first"))
-    items, log = read(tmp_path / "message_1.json", plain(*messages), indent)
+    items, log = read(tmp_path / "message_1.json", plain(*messages), indent=indent)
     assert items == [  # in all files of a chat, the source and the thread are its path
         Message("message_1/1/1", None, "inbox/ann_1", "Ann", START + 10, "first", "inbox/ann_1", CHANNEL_GAP),
         Message("message_1/1/2", None, "inbox/ann_1", "Ann", START + 10, "¿Qué tal?", "inbox/ann_1", CHANNEL_GAP),

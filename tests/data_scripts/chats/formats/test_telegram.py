@@ -1,11 +1,12 @@
-import json
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.chats.messages import CHANNEL_GAP, Message
 from tests.data_scripts.chats.reading import read_items
+
+read = partial(read_items, name="result", indent=1)
 
 
 def message(number: int, text: Any, speaker: str | None = "Ann", **fields: Any) -> dict[str, Any]:
@@ -22,11 +23,6 @@ def chat(number: int, *messages: Any) -> dict[str, Any]:
     return {"name": "Ann", "type": "personal_chat", "id": number, "messages": list(messages)}
 
 
-def read(path: Path, content: Any, indent: int | None = 1) -> tuple[list, ChatLog]:
-    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
-    return read_items(path, "result")
-
-
 MESSAGES = (
     {"id": 1, "type": "service", "action": "phone_call", "date": "2026-03-01T10:00:00", "text": ""},
     message(2, "Hello"),
@@ -39,7 +35,7 @@ MESSAGES = (
 
 @pytest.mark.parametrize("indent", [1, None])
 def test_a_chat_is_read_with_its_replies(tmp_path, indent):
-    items, log = read(tmp_path / "result.json", chat(12, *MESSAGES), indent)
+    items, log = read(tmp_path / "result.json", chat(12, *MESSAGES), indent=indent)
     assert items == [
         Message("12/2", None, "result/12", "Ann", 1772359202, "Hello", "result", CHANNEL_GAP),
         Message("12/3", "12/2", "result/12", "Ben", 1772359203, "see https://a.b\nsoon", "result", CHANNEL_GAP),
@@ -53,7 +49,7 @@ def test_a_chat_is_read_with_its_replies(tmp_path, indent):
 @pytest.mark.parametrize("before", [{}, {"personal_information": {"user_id": 7}, "contacts": {"list": []}}])
 def test_all_chats_of_a_user_are_read(tmp_path, indent, before):
     chats = {"about": "…", "list": [chat(12, message(2, "a")), chat(13, message(2, "b"))]}
-    items, _ = read(tmp_path / "result.json", {"about": "…", **before, "chats": chats, "left_chats": {}}, indent)
+    items, _ = read(tmp_path / "result.json", {"about": "…", **before, "chats": chats, "left_chats": {}}, indent=indent)
     assert [(item.id, item.thread, item.text) for item in items] == [
         ("12/2", "result/12", "a"),
         ("13/2", "result/13", "b"),
@@ -107,5 +103,5 @@ def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
 
 @pytest.mark.parametrize("content", [{"name": "a", "type": "b", "id": 1, "messages": "x"}, {"about": "", "chats": {}}])
 def test_what_holds_no_messages_is_counted(tmp_path, content):
-    items, log = read(tmp_path / "result.json", content, None)
+    items, log = read(tmp_path / "result.json", content, indent=None)
     assert not items and log.broken.counts == {"wrong type": 1}

@@ -1,19 +1,13 @@
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from data_scripts.chats.messages import CHANNEL_GAP, ChatLog
+from data_scripts.chats.messages import CHANNEL_GAP
 from modeling_convsim.files.errors import InputError
-from tests.data_scripts.chats.reading import read_items
+from tests.data_scripts.chats.reading import read_items as read
 
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
 MARCH_13 = 1773360000  # 2026-03-13, 0:00, in seconds since 1970
-
-
-def read(path: Path, text: str, **options) -> tuple[list, ChatLog]:
-    path.write_bytes(text.encode())
-    return read_items(path, "c", **options)
 
 
 IRC = """\

@@ -1,10 +1,10 @@
 import zipfile
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.chats.messages import CHANNEL_GAP, Message
 from modeling_convsim.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
@@ -34,13 +34,7 @@ of you
 """
 
 
-def read(path: Path, **options) -> tuple[list, ChatLog]:
-    return read_items(path, "chat", **options)
-
-
-def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
-    path.write_bytes(text.encode(encoding))
-    return path
+read = partial(read_items, name="chat")
 
 
 def at(*parts: int) -> float:
@@ -49,7 +43,7 @@ def at(*parts: int) -> float:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_an_export_of_android_is_read_without_what_whatsapp_wrote(tmp_path, ending):
-    items, log = read(write(tmp_path / "WhatsApp Chat with Ben.txt", ANDROID.replace("\n", ending)))
+    items, log = read(tmp_path / "WhatsApp Chat with Ben.txt", ANDROID.replace("\n", ending))
     assert items == [
         Message("message 2", None, "chat", "Ann", at(18, 5), "Hello: who\nis there?", "chat", CHANNEL_GAP),
         Message("message 3", None, "chat", "+49 151 1234567", at(18, 6), "Me", "chat", CHANNEL_GAP),
@@ -70,13 +64,7 @@ def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
             archive.writestr(f"{folder}00000012-PHOTO.jpg", b"")
             archive.writestr(f"{folder}00000013-notes.txt", b"sent in the chat")
             archive.writestr(f"__MACOSX/{folder}._chat.txt", b"\0")
-    elif name.endswith(".gz"):
-        import gzip
-
-        path.write_bytes(gzip.compress(IPHONE.encode()))
-    else:
-        write(path, IPHONE)
-    items, log = read(path, gap=60.0)
+    items, log = read(path, None if name.endswith(".zip") else IPHONE, gap=60.0)
     assert items == [
         Message("message 2", None, "chat", "Ann", at(18, 5, 10), "Hello", "chat", 60),
         Message("message 3", None, "chat", "Ben Abbot", at(18, 6, 11), "Hi [all]\nof you", "chat", 60),
@@ -101,30 +89,28 @@ def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
     ],
 )
 def test_the_dates_of_other_regions_are_read(tmp_path, line, time):
-    items, _ = read(write(tmp_path / "c.txt", f"{line}Ann: Hello\n"))
+    items, _ = read(tmp_path / "c.txt", f"{line}Ann: Hello\n")
     assert [(item.speaker, item.time, item.text) for item in items] == [("Ann", time, "Hello")]
 
 
 def test_the_order_of_day_and_month_is_asked_for_if_no_message_shows_it(tmp_path):
-    path = write(tmp_path / "c.txt", "01/03/2026, 18:05 - Ann: Hello\n02/03/2026, 18:05 - Ben: Hi\n")
+    path, text = tmp_path / "c.txt", "01/03/2026, 18:05 - Ann: Hello\n02/03/2026, 18:05 - Ben: Hi\n"
     with pytest.raises(InputError, match=r"c.txt: no date decides .* 01/03/2026, 18:05; state it with --date_order"):
-        read(path)
+        read(path, text)
     assert read(path, date_order="MDY")[0][0].time == datetime(2026, 1, 3, 18, 5, tzinfo=UTC).timestamp()
 
 
 def test_broken_lines_are_counted(tmp_path):
     lines = ["13.03.26, 18:05 - Ann: a", "b", "c", "14.13.26, 18:05 - Ann: d", "13.03.26, 18:06 - Ben: caf\xe9 ü"]
     content = "\n".join(lines).encode("cp1252") + "\n13.03.26, 18:06 - Ben: süß\nü\n".encode()
-    (tmp_path / "c.txt").write_bytes(content)
-    items, log = read(tmp_path / "c.txt")
+    items, log = read(tmp_path / "c.txt", content)
     assert [item.text for item in items] == ["a\nb\nc", "süß\nü"]
     assert log.broken.counts == {"not UTF-8": 1, "wrong time": 1}
 
 
 def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_path):
     lines = [b"01/03/2026, 18:05 - Ann: caf\xe9 \xc3\xbc", b"03/13/2026, 18:05 - Ben: Hi", "ü".encode()]
-    (tmp_path / "c.txt").write_bytes(b"\n".join(lines))
-    items, log = read(tmp_path / "c.txt")
+    items, log = read(tmp_path / "c.txt", b"\n".join(lines))
     assert [(item.text, item.time) for item in items] == [("Hi\nü", at(18, 5))]
     assert log.broken.counts == {"not UTF-8": 1}
 
@@ -156,7 +142,7 @@ def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_p
     ],
 )
 def test_what_whatsapp_wrote_is_told_from_names_and_from_what_was_said(tmp_path, line, expected):
-    items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - {line}"))
+    items, log = read(tmp_path / "c.txt", f"13.03.26, 18:05 - {line}")
     is_said = isinstance(expected, tuple)
     assert [(item.speaker, item.text) for item in items] == ([expected] if is_said else [])
     assert log.left_out == ({} if is_said else {expected: 1})
@@ -202,24 +188,24 @@ FORWARDED = "[Forwarded] so it is|[Weitergeleitet] so ist es|[Reenviado muchas v
 def test_notices_are_left_out_in_every_language(tmp_path, kind, notices):
     given = notices.strip().split("|") if kind == "poll" else notices.strip().replace("\n", "|").split("|")
     lines = [f"13.03.26, 18:05 - {name}: {notice}" for notice in given for name in ("Ann", "Ben")]
-    items, log = read(write(tmp_path / "c.txt", "\n".join([*lines, "13.03.26, 18:06 - Ann: Hi"])))
+    items, log = read(tmp_path / "c.txt", "\n".join([*lines, "13.03.26, 18:06 - Ann: Hi"]))
     assert [item.text for item in items] == ["Hi"] and log.left_out == {kind: 2 * len(given)}
 
 
 def test_an_old_export_of_an_iphone_is_read(tmp_path):
     lines = ["13/03/2012 17:03:48: Ann: Is it: open?", "or not", "13/03/2012 17:04:02: Ben: <image omitted>",
              "3/14/12 5:03:49 PM: Ben: Yes", "13/03/2012 17:05: Ann is late"]  # fmt: skip
-    items, _ = read(write(tmp_path / "c.txt", "\n".join(lines[:3])))
+    items, _ = read(tmp_path / "c.txt", "\n".join(lines[:3]))
     assert [(item.speaker, item.text) for item in items] == [("Ann", "Is it: open?\nor not")]
     assert items[0].time == datetime(2012, 3, 13, 17, 3, 48, tzinfo=UTC).timestamp()
-    items, _ = read(write(tmp_path / "d.txt", "\n".join(lines[3:])))
+    items, _ = read(tmp_path / "d.txt", "\n".join(lines[3:]))
     assert [(item.speaker, item.text) for item in items] == [("Ben", "Yes\n13/03/2012 17:05: Ann is late")]
 
 
 def test_an_export_of_a_browser_begins_with_a_notice(tmp_path):
     lines = ["Messages and calls are end-to-end encrypted.", "[3/13/26, 6:05:09 PM] - Ann added Cid",
              "[3/13/26, 6:05:10 PM] You: Hi"]  # fmt: skip
-    items, log = read(write(tmp_path / "c.txt", "\n".join(lines)))
+    items, log = read(tmp_path / "c.txt", "\n".join(lines))
     assert [(item.speaker, item.text) for item in items] == [("You", "Hi")]
     assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message": 1}
 
@@ -238,6 +224,6 @@ Yes.  \n(- Ann: 👍, Cid: ❤ -)
 [2026-03-13 18:09:09] Ann: See [this](./a)
 (- or not -)
 """
-    items, log = read(write(tmp_path / "c.txt", text))
+    items, log = read(tmp_path / "c.txt", text)
     assert [item.text for item in items] == ["> Is it open?", "Yes.", "See [this](./a)\n(- or not -)"]
     assert log.left_out == {"notice or media": 1, "deleted": 1, "call": 1}
