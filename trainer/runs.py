@@ -17,7 +17,6 @@ from modeling_convsim.files.folders import RECORD, has_record, write_record
 from modeling_convsim.files.json_files import read_object
 from modeling_convsim.files.storage import (
     LOCK,
-    lock_inside,
     locked,
     make_folder,
     remove_temporary_files,
@@ -145,7 +144,7 @@ class Run:
         is_new = not self.folder.exists()
         make_folder(self.folder)
         try:
-            with locked(self.folder, lock_inside(self.folder)):
+            with locked(self.folder, self.folder / LOCK):
                 self._check(settings)
                 remove_temporary_files(self.folder)
                 for path in self.folder.glob(".checkpoint-*"):  # which a killed run was writing

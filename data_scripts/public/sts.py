@@ -52,7 +52,6 @@ STS_SETS = {
     "2016": {name: name for name in ("answer-answer", "headlines", "plagiarism", "postediting", "question-question")},
 }
 TRAIN_SETS = {"2012": ("MSRpar", "MSRvid", "SMTeuroparl")}  # later years train on the tests of earlier ones
-EXPECTED = "2012-test/STS.input.MSRpar.txt and STS.gs.MSRpar.txt"
 WHOLE_YEAR = "all"  # the dataset of a source that does not distinguish the datasets of a year
 _YEAR = re.compile(r"sts-?(?:20)?(1[2-6])(?!\d)", re.IGNORECASE)
 
@@ -132,7 +131,7 @@ KIND = Kind(
     source_help="folders of the official files, or Hub ids",
     several=True,
     read_originals=_read_sets,
-    originals=EXPECTED,
+    originals="2012-test/STS.input.MSRpar.txt and STS.gs.MSRpar.txt",
 )
 add_arguments, run = KIND.add_arguments, KIND.run
 

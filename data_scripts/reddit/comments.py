@@ -31,7 +31,7 @@ from modeling_convsim.files.command_line import end_with_parent
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.hub import hub_errors
 from modeling_convsim.files.parquet import parquet_writer
-from modeling_convsim.files.storage import lock_inside, locked, readable, remove_temporary_files
+from modeling_convsim.files.storage import LOCK, locked, readable, remove_temporary_files
 from modeling_convsim.files.texts import BrokenLines, read_blocks
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
@@ -125,7 +125,7 @@ def convert_sources(
     """
     if not outputs:
         return 0
-    with locked(outputs[0].parent, lock_inside(outputs[0].parent)):
+    with locked(outputs[0].parent, outputs[0].parent / LOCK):
         for output in outputs:
             if output.exists() and _origin(output) is None:
                 raise InputError(

@@ -14,7 +14,7 @@ from modeling_convsim.files.delimited import TABS, Dialect
 from modeling_convsim.files.extras import import_extra
 from modeling_convsim.files.json_values import JSON_LINES
 from modeling_convsim.files.records import form_of, read_records
-from modeling_convsim.files.storage import lock_beside, locked, new_file, remove_temporary_files, resolve_links
+from modeling_convsim.files.storage import locked, new_file, remove_temporary_files, resolve_links
 from modeling_convsim.files.texts import BrokenLines, TextFile, decoded_lines, text_lines
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
         ValueError: Another process is writing the file, or it cannot be written; an old one then stays.
     """
     output = resolve_links(output)
-    with locked(output, lock_beside(output)):
+    with locked(output):
         remove_temporary_files(output.parent, output)
         with new_file(output) as temporary:
             if output.suffix == ".parquet":

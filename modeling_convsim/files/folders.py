@@ -18,7 +18,6 @@ from modeling_convsim.files.storage import (
     TEMPORARY,
     cannot_write,
     is_url,
-    lock_beside,
     locked,
     make_folder,
     report_write_errors,
@@ -62,7 +61,7 @@ def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
     """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours."""
     output = resolve_links(output)
     make_folder(output.parent)
-    with locked(output, lock_beside(output)):
+    with locked(output):
         for left in output.parent.iterdir():
             match = TEMPORARY.fullmatch(left.name)
             if match and match[1] == output.name and left.is_dir() and _is_ours(left):

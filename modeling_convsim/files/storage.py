@@ -170,26 +170,16 @@ def remove_temporary_files(folder: Path, path: Path | None = None) -> None:
             file.unlink()
 
 
-def lock_beside(output: Path) -> Path:
-    """The lock of an output that is replaced as a whole."""
-    return output.with_name(f".{output.name}{LOCK}")
-
-
-def lock_inside(folder: Path) -> Path:
-    """The lock of a folder whose files are replaced one by one."""
-    return folder / LOCK
-
-
 @contextmanager
-def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
-    """Hold the lock `file` of an output, which this process may take again within the block.
+def locked(output: Path, file: Path | None = None, seconds: float = 0) -> Iterator[None]:
+    """Hold the lock of an output, which this process may take again within the block.
 
     The operating system releases the lock of a process that dies. A URL is not locked: the user must see to it that one
     process writes there.
 
     Args:
         output: named in errors.
-        file: `lock_beside` or `lock_inside` the output; it is deleted at the end.
+        file: the lock, which is deleted at the end; by default, it is beside the output, which may be replaced.
         seconds: how long to wait for a process that holds the lock.
 
     Raises:
@@ -200,6 +190,7 @@ def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
     if is_url(output):
         yield
         return
+    file = file or output.with_name(f".{output.name}{LOCK}")
     try:
         lock = FileLock(file, timeout=seconds, is_singleton=True)
         lock.acquire()

@@ -19,7 +19,7 @@ from modeling_convsim.files.command_line import (
     whole_number,
 )
 from modeling_convsim.files.errors import InputError, one_line
-from modeling_convsim.files.storage import lock_beside, locked, make_folder, resolve_links
+from modeling_convsim.files.storage import locked, make_folder, resolve_links
 
 if TYPE_CHECKING:
     from modeling_convsim.suggestion.reply_index import Suggestion
@@ -140,7 +140,7 @@ def _index(options: argparse.Namespace) -> None:
     messages = _texts(options.files, options.messages or "input", "messages") if is_table(options.files[0]) else None
     folder = resolve_links(options.output)
     make_folder(folder.parent)
-    with locked(folder, lock_beside(folder)):  # which a second process finds out before it encodes everything
+    with locked(folder):  # which a second process finds out before it encodes everything
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         built = ReplyIndex.build(encoder, replies, messages, by_messages=options.by_messages, show_progress=True)
         review_pairs(built)

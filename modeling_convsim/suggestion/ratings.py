@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.storage import lock_beside, locked, resolve_links
+from modeling_convsim.files.storage import LOCK, locked, resolve_links
 from modeling_convsim.suggestion.probability import LEAST, Curve
 
 RATINGS, REVIEW = "ratings.jsonl", "review.jsonl"
@@ -111,7 +111,7 @@ def fit_ratings(ratings: Iterable[Rating]) -> Curve | None:
 def lock_ratings(folder: Path) -> AbstractContextManager[None]:
     """Holds the lock of the ratings in a folder; it is beside the folder, because saving an index replaces that."""
     folder = resolve_links(folder)
-    return locked(folder / RATINGS, lock_beside(folder.with_name(f"{folder.name}-ratings")), LOCK_SECONDS)
+    return locked(folder / RATINGS, folder.with_name(f".{folder.name}-ratings{LOCK}"), LOCK_SECONDS)
 
 
 def add_rating(path: Path, rating: Rating) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from modeling_convsim.files.json_files import read_object
-from modeling_convsim.files.storage import lock_beside, locked, write_text
+from modeling_convsim.files.storage import locked, write_text
 from trainer.evaluation.bootstrap import INTERVAL
 
 # Counts; every other number is a proportion or a correlation.
@@ -47,7 +47,7 @@ def update_results(path: Path, results: Mapping[str, Any]) -> None:
     Raises:
         InputError: the file cannot be read or written.
     """
-    with locked(path, lock_beside(path), seconds=UPDATE_SECONDS):
+    with locked(path, seconds=UPDATE_SECONDS):
         write_results(path, merge_results(read_object(path), results))
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.commands import download
-from data_scripts.commands.download import unpack_members
 from data_scripts.loading import load_columns, load_pairs
 from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
 
@@ -39,6 +38,7 @@ def served(tmp_path: Path) -> Path:
     with zipfile.ZipFile(folder / "sts.zip", "w") as archive:
         archive.writestr("gold/STS.input.MSRpar.txt", "A cat.\tA kitten.\n")
         archive.writestr("gold/STS.gs.MSRpar.txt", "4.5\n")
+        archive.writestr("__MACOSX/gold/._STS.gs.MSRpar.txt", "")
     return folder
 
 
@@ -87,7 +87,7 @@ def catalog(requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             "conversations",
             files=(PublicFile(f"{address}/films.zip", "films.jsonl", members=("*utterances*",)),),
         ),
-        PublicDataset("sts", "sts", files=(PublicFile(f"{address}/sts.zip", members=("gold/*",), folder="2012-test"),)),
+        PublicDataset("sts", "sts", files=(PublicFile(f"{address}/sts.zip", members=("*STS.*",), folder="2012-test"),)),
     ]
     public_datasets.cache_clear()
     entries = {dataset.name: dataset for dataset in datasets}
@@ -107,6 +107,11 @@ def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], c
     assert load_pairs("data/talk")["train"]["response"] == [UTTERANCES[1]["text"]]
     assert load_columns("data/sts", ("year", "set"))["test"]["set"] == ["MSRpar"]
     assert sorted(requests[1:]) == ["/films.zip", "/sts.zip", "/train.tsv"]
+    assert {file.relative_to("data/downloads").as_posix() for file in Path("data/downloads").rglob("*.*")} == {
+        "nli/toy/toy-train.tsv",
+        *("talk/films.zip", "talk/films.jsonl"),
+        *(f"sts/2012-test/{name}" for name in ("sts.zip", "STS.input.MSRpar.txt", "STS.gs.MSRpar.txt")),
+    }
 
 
 def test_what_exists_is_left_and_what_was_downloaded_is_used(
@@ -173,17 +178,3 @@ def test_a_failed_download_is_named_and_leaves_no_file(
     assert message in capsys.readouterr().err.splitlines()[-1]
     assert [path for path in Path("data").rglob("*") if path.is_file() and path.suffix not in (".zip", ".tsv")] == []
     assert not Path("data", name).exists()
-
-
-def test_members_are_unpacked_without_their_folders_and_the_files_of_macos(tmp_path: Path) -> None:
-    path = tmp_path / "sts.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name in ("test-gold/STS.gs.a.txt", "test-gold/correlation.pl", "__MACOSX/test-gold/._STS.gs.a.txt"):
-            file.writestr(name, name)
-    unpack_members(path, ["*STS.*"])
-    unpack_members(path, ["*.pl"], "scorer")
-    path.unlink()
-    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {
-        "STS.gs.a.txt": "test-gold/STS.gs.a.txt",
-        "scorer": "test-gold/correlation.pl",
-    }

@@ -2,10 +2,9 @@ import json
 import shlex
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from data_scripts.__main__ import main
 from data_scripts.commands import inspect
+from tests.data_scripts.outputs import read
 
 ROWS = [
     "Ticket #;From;Sent at;Message",
@@ -54,8 +53,7 @@ def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, 
     assert words[:4] == ["convsim", "data", "conversations", "my chats.csv"]
     assert words[-2:] == ["-o", "data/my_chats"] and "thread=Ticket #" in words
     assert main(words[2:]) == 0
-    files = sorted(Path("data/my_chats").glob("*.parquet"))
-    assert {row["response"] for file in files for row in pq.read_table(file).to_pylist()} == {"On its way", "Of course"}
+    assert {row["response"] for row in read(Path("data/my_chats"))} == {"On its way", "Of course"}
 
 
 def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):

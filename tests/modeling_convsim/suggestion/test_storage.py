@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from modeling_convsim.files.storage import lock_beside, locked
+from modeling_convsim.files.storage import LOCK, locked
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.probability import Curve
@@ -64,10 +64,11 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
 
 
 def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
-    with locked(index, lock_beside(index)):
+    with locked(index):
         write(index, "new")
     assert text_of(index) == "new" and [path.name for path in index.parent.iterdir()] == ["index"]
-    with FileLock(lock_beside(index)), pytest.raises(ValueError, match="another process is writing there"):
+    held = FileLock(index.with_name(f".{index.name}{LOCK}"))
+    with held, pytest.raises(ValueError, match="another process is writing there"):
         write(index, "newer")
 
 

@@ -3,13 +3,13 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.chats.formats.mail import MAX_BYTES
 from data_scripts.chats.logs import is_on_hub
 from modeling_convsim.files.errors import InputError
+from tests.data_scripts import outputs
 from tests.data_scripts.chats.reading import read_items as read
 
 START = "From ann@example.org Mon Mar  4 10:00:00 2024\n"
@@ -129,8 +129,9 @@ def test_an_answer_in_the_mailbox_of_sent_mails_is_paired(tmp_path):
     (tmp_path / "sent.mbox").write_text(f"{START}From: b@x\nIn-Reply-To: <1@x>\n\nPlease choose a new one.\n")
     boxes = [str(tmp_path / name) for name in ("in.mbox", "sent.mbox")]
     assert main(["conversations", *boxes, "-o", str(tmp_path / "out")]) == 0
-    pairs = [pair for file in tmp_path.glob("out/*.parquet") for pair in pq.read_table(file).to_pylist()]
-    assert [(pair["input"], pair["response"]) for pair in pairs] == [(question, "Please choose a new one.")]
+    assert [(pair["input"], pair["response"]) for pair in outputs.read(tmp_path / "out")] == [
+        (question, "Please choose a new one.")
+    ]
 
 
 def test_mails_of_google_without_ids_answer_those_before_them_in_their_thread(tmp_path):
