@@ -28,15 +28,16 @@ class Replies(NamedTuple):
     messages: list[str] | None = None  # those that the replies answered
     blank: int = 0  # replies that were dropped
 
-    def numbers(self) -> np.ndarray:
-        """(rows,): the number of each row's reply, in the order of the replies."""
-        number = {text: index for index, text in enumerate(dict.fromkeys(self.texts))}
-        return np.fromiter((number[text] for text in self.texts), np.int64, count=len(self.texts))
-
     def select(self, rows: np.ndarray) -> "Replies":
         """Some of the rows."""
         messages = [self.messages[row] for row in rows] if self.messages else None
         return Replies([self.texts[row] for row in rows], self.counts[rows], messages)
+
+
+def number_texts(texts: list[str]) -> tuple[list[str], np.ndarray]:
+    """The distinct texts, in the order of their first occurrence, and the number of each text among them: (texts,)."""
+    number = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+    return list(number), np.fromiter((number[text] for text in texts), np.int64, count=len(texts))
 
 
 def canonical_form(text: str) -> str:

@@ -31,11 +31,6 @@ class Pairs(NamedTuple):
     contexts: list[list[str]]
 
 
-def texts_of(suggestions: Sequence[Sequence[Suggestion]]) -> list[list[str]]:
-    """The texts of the suggestions for each message."""
-    return [[one.text for one in each] for each in suggestions]
-
-
 class Estimator:
     """Estimates the probability that a suggestion could be sent, as it is or after a small edit.
 
@@ -120,6 +115,7 @@ def review_pairs(index: ReplyIndex) -> None:
         pairs.messages.extend(messages[row] for row in rows)
         pairs.replies.extend(texts[row] for row in rows)
         pairs.contexts.extend([] for _ in rows)
-    chances = Estimator(index.encoder, texts).chances(texts_of(suggestions), pairs.replies)
+    suggested = [[one.text for one in each] for each in suggestions]
+    chances = Estimator(index.encoder, texts).chances(suggested, pairs.replies)
     index.settings = replace(index.settings, curve=fit_curve(suggestions, chances))
     index.review = make_review(suggestions, pairs)

@@ -20,6 +20,7 @@ from modeling_convsim.suggestion.deduplication import (
     deduplicate,
     drop_near_duplicates,
     is_answer,
+    number_texts,
     select_diverse,
 )
 from modeling_convsim.suggestion.probability import Threshold, find_threshold
@@ -108,7 +109,8 @@ class ReplyIndex:
     ) -> None:
         """Takes the parts that `build` and `load` create; `faiss_index` is the output of `build_faiss`, if any."""
         self.encoder, self.replies, self.settings = encoder, replies, settings or IndexSettings()
-        self._numbers, self.vectors, self._faiss = replies.numbers(), vectors, faiss_index
+        self.vectors, self._faiss = vectors, faiss_index
+        _, self._numbers = number_texts(replies.texts)
         self.ratings: list[Rating] = []
         self._thresholds: dict[float, Threshold] = {}  # of `ratings`, by precision
         self.review: list[HeldOut] = []
@@ -169,7 +171,10 @@ class ReplyIndex:
             raise ValueError("there are no texts to build an index of")
         if is_large := needs_faiss(len(rows.texts)):
             import_faiss()  # before the vectors, which can take minutes
-        vectors = _encode_rows(encoder, rows, settings, show_progress)
+        sides: list[tuple[Side, list[str]]] = [] if by_messages else [("response", rows.texts)]
+        if rows.messages and (by_messages or weight):
+            sides.append(("input", rows.messages))
+        vectors = np.hstack([_encode_texts(encoder, each, side, show_progress) for side, each in sides])
         return cls(encoder, rows, vectors, settings, build_faiss(vectors, show_progress) if is_large else None)
 
     def __len__(self) -> int:
@@ -395,7 +400,13 @@ class ReplyIndex:
             _, first = np.unique(self._numbers, return_index=True)  # a row of each reply
             frequent = first[np.argsort(-self.replies.counts[first], kind="stable")]
             scores[~is_known], rows[~is_known] = 0, np.resize(frequent, rows.shape[1])
-        is_said = self._find_said(said, rows)
+        forms = [set(map(canonical_form, turns)) for turns in said]
+        is_said = np.array(
+            [
+                [canonical_form(self.replies.texts[row]) in turns for row in found]
+                for turns, found in zip(forms, rows, strict=True)
+            ]
+        )  # (queries, count): whether a row's reply is the message that it would answer, or an earlier turn
         if weight := self.settings.consensus_weight:
             agreements = agreement(scores, ~is_said, self._embed_replies(self._numbers[rows]))
             scores = scores + weight * is_known[:, None] * agreements  # the most frequent ones stay in their order
@@ -412,16 +423,6 @@ class ReplyIndex:
             self._suggestions(candidates[query][positions], best[query][positions])
             for query, positions in enumerate(self._select(candidates, best, k, fill))
         ]
-
-    def _find_said(self, said: list[list[str]], rows: np.ndarray) -> np.ndarray:
-        """(queries, rows): whether a row's reply is the message that it would answer, or an earlier turn."""
-        forms = [set(map(canonical_form, each)) for each in said]
-        return np.array(
-            [
-                [canonical_form(self.replies.texts[row]) in turns for row in found]
-                for turns, found in zip(forms, rows, strict=True)
-            ]
-        )
 
     def _embed_replies(self, numbers: np.ndarray) -> np.ndarray:
         """The sentence embeddings of replies by their numbers, of any shape: (*numbers, dimensions)."""
@@ -513,22 +514,13 @@ class ReplyIndex:
         return index
 
 
-def _encode_rows(encoder: Encoder, rows: Replies, settings: IndexSettings, show_progress: bool) -> np.ndarray:
-    """Encodes what is scored of the rows, replies and the messages that they answered: (rows, dimensions), float16."""
-    sides: list[tuple[Side, list[str]]] = [] if settings.by_messages else [("response", rows.texts)]
-    if rows.messages and (settings.by_messages or settings.message_weight):
-        sides.append(("input", rows.messages))
-    return np.hstack([_encode_texts(encoder, texts, side, show_progress) for side, texts in sides])
-
-
 def _encode_texts(encoder: Encoder, texts: list[str], side: Side, show_progress: bool) -> np.ndarray:
     """Encodes texts in float16, (texts, dimensions), each once.
 
     Raises:
         ValueError: float16 cannot hold a vector.
     """
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    distinct = list(row_of)
+    distinct, rows = number_texts(texts)
     encoded = np.empty((len(distinct), encoder.vector_size(side)), np.float16)
     row = 0
     for part in encoder.stream(distinct, side, show_progress=show_progress):
@@ -538,4 +530,4 @@ def _encode_texts(encoder: Encoder, texts: list[str], side: Side, show_progress:
             problem = "the model gives a vector that is not finite, or too large for float16"
             raise ValueError(f"{distinct[row + int(damaged[0])]!r}: {problem}")
         row += len(part)
-    return encoded[np.fromiter((row_of[text] for text in texts), np.int64, count=len(texts))]
+    return encoded[rows]

@@ -98,15 +98,15 @@ def name_model(index: Path, model: str) -> str:
 
 
 def check_index_folder(folder: Path) -> None:
-    """Raises ValueError if writing an index to a folder would replace something else."""
+    """Raises InputError if writing an index to a folder would replace something else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not _is_index(folder):
-        raise ValueError(
+        raise InputError(
             f"{folder} exists and is not an index (no readable index.json): choose another folder, or delete this one"
         )
     if others := sorted({path.name for path in folder.iterdir()} - INDEX_FILES):
-        raise ValueError(f"{folder} holds {others[0]} beside an index: move it away, or choose another folder")
+        raise InputError(f"{folder} holds {others[0]} beside an index: move it away, or choose another folder")
 
 
 def _is_index(folder: Path) -> bool:

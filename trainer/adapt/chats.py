@@ -70,10 +70,7 @@ def adapt_to_chats(
         raise InputError(f"--output {output}: a run is written to a disk; name a folder")
     Run(output).check_replaceable(options.overwrite, "output", "delete and replace the run there with --overwrite")
     check_own_text(output / "README.md", README_START)
-    try:
-        check_index_folder(output / "replies")
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    check_index_folder(output / "replies")
     make_folder(output)
     write_record(output, KIND)
     settings = _run_settings(choose_base(base), output, options.license)

@@ -11,7 +11,7 @@ from datasets import Dataset
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.deduplication import canonical_form
-from modeling_convsim.suggestion.estimate import Estimator, Pairs, one_of, texts_of
+from modeling_convsim.suggestion.estimate import Estimator, Pairs, one_of
 from modeling_convsim.suggestion.reply_index import Suggestion
 from trainer.adapt.cross_validation import Trial
 from trainer.data.datasets import thread_numbers
@@ -114,7 +114,7 @@ def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], estim
     choosing, measuring = zip(*map(_divide, trials, encoders), strict=True)
 
     def estimated(part: Part, suggestions: list[list[Suggestion]]) -> list[np.ndarray]:
-        return estimator.chances(texts_of(suggestions), part.pairs.replies)
+        return estimator.chances([[one.text for one in each] for each in suggestions], part.pairs.replies)
 
     def value(weights: Weights) -> float:
         return float(np.concatenate([one_of(estimated(part, part.suggest(weights))) for part in choosing]).mean())
