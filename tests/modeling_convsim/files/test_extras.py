@@ -11,7 +11,6 @@ from modeling_convsim.files.extras import import_extra
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        ("faiss", "searching needs faiss-cpu: pip install 'convsim[suggest]'"),
         ("upath.local", "searching needs universal-pathlib: pip install 'convsim[suggest]'"),
         ("gensim", "searching needs gensim: pip install 'convsim[suggest]' (with Python 3.13 or older)"),
     ],

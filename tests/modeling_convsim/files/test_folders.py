@@ -38,14 +38,6 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
 
 
-def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
-    write(tmp_path / "pairs", "old")
-    with pytest.raises(InputError, match="exists already; name another folder, or replace it with --overwrite"):
-        write(tmp_path / "pairs", "new", overwrite=False)
-    write(tmp_path / "pairs", "new")
-    assert contents(tmp_path / "pairs") == expected("new")
-
-
 # A report of the user's, or a record that is not ours, changes nothing.
 @pytest.mark.parametrize("files", [["thesis.tex"], ["report.json", "thesis.tex"], [RECORD]])
 def test_a_folder_that_no_command_wrote_is_never_replaced(tmp_path, files):

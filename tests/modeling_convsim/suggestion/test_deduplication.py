@@ -9,8 +9,7 @@ from modeling_convsim.suggestion.deduplication import (
     drop_near_duplicates,
     select_diverse,
 )
-
-REPLIES = ["Yes, please!", "yes please", "yes please", "no", "No.", "I like the dog", "a big house", "see you tomorrow"]
+from tests.modeling_convsim.suggestion.texts import REPLIES
 
 
 @pytest.mark.parametrize(

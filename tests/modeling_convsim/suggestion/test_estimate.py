@@ -11,13 +11,11 @@ from modeling_convsim.suggestion.estimate import (
     RECURRENCE,
     Estimator,
     Pairs,
-    fit_curve,
     make_review,
     one_of,
     recurrence,
     review_pairs,
 )
-from modeling_convsim.suggestion.probability import Curve
 from tests.modeling_convsim.suggestion.texts import make_texts
 
 
@@ -45,15 +43,6 @@ def test_chances_agree_with_a_formula_in_float64(encoder):
 def test_one_of_several_is_between_the_most_probable_and_independent_ones():
     chances = [np.array([0.5, 0.2]), np.array([0.3]), np.array([]), np.array([0.1, 0.1, 1.0])]
     assert one_of(chances) == pytest.approx([(0.5 + 0.6) / 2, 0.3, 0, 1])
-
-
-def test_the_curve_is_fitted_to_all_suggestions_of_20_messages_or_more(encoder):
-    index = ReplyIndex.build(encoder, make_texts(30))
-    suggestions = index.suggest_many(make_texts(20, seed=1))
-    chances = [np.array([0.9, 0.5, 0.1])] * 20
-    scores = np.array([one.score for each in suggestions for one in each])
-    assert fit_curve(suggestions, chances) == Curve.fit(scores, np.tile([0.9, 0.5, 0.1], 20), estimated=True)
-    assert fit_curve(suggestions[1:], chances[1:]) is None
 
 
 def test_no_message_of_a_review_is_answered_by_itself_or_by_its_own_pair(encoder):

@@ -10,15 +10,7 @@ from filelock import FileLock
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.suggestion import ratings
-from modeling_convsim.suggestion.ratings import (
-    HeldOut,
-    Rating,
-    Shown,
-    add_rating,
-    is_ratings,
-    read_ratings,
-    rescored,
-)
+from modeling_convsim.suggestion.ratings import Rating, add_rating, is_ratings, read_ratings
 
 LINE = '{"message": "a", "reply": "b", "rating": "send"}'
 
@@ -87,13 +79,3 @@ def test_several_processes_append_to_a_file(tmp_path, monkeypatch):
         pytest.raises(InputError, match="another process is writing there"),
     ):
         add_rating(path, Rating("c", "b", "no"))
-
-
-def test_ratings_of_an_earlier_index_have_the_scores_of_the_new_review_and_no_others():
-    given = [Rating("a", "b", "send", [], 9.0), Rating("a", "b", "no", ["x"], 8.0), Rating("c", "b", "edit", [], 7.0)]
-    review = [HeldOut("a", ["x"], "real", [Shown("c", 0.1), Shown("b", 0.2)]), HeldOut("c", [], "b", [Shown("b", 0.3)])]
-    assert [(each.score, each.rating) for each in rescored(given, review)] == [
-        (None, "send"),
-        (0.2, "no"),
-        (0.3, "edit"),
-    ]

@@ -244,7 +244,6 @@ def test_missing_or_damaged_files_are_refused(name, many, encoder, tmp_path, mon
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"duplicate_cosine": 0}, "duplicate_cosine is 0"),
         ({"message_weight": -1, "messages": REPLIES}, "message_weight is -1, expected 0 or more"),
         ({"replies": ["", " "]}, "no texts to build an index of"),
     ],

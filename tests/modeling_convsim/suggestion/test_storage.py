@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
-from modeling_convsim.files.storage import LOCK, locked
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.probability import Curve
@@ -63,15 +61,6 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
     assert text_of(index) == "old" and [path.name for path in index.parent.iterdir()] == ["index"]
 
 
-def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
-    with locked(index):
-        write(index, "new")
-    assert text_of(index) == "new" and [path.name for path in index.parent.iterdir()] == ["index"]
-    held = FileLock(index.with_name(f".{index.name}{LOCK}"))
-    with held, pytest.raises(ValueError, match="another process is writing there"):
-        write(index, "newer")
-
-
 def rate_often(index: Path) -> None:
     for number in range(200):
         add_rating(index / "ratings.jsonl", Rating(f"{number}", "b", "no"))
@@ -87,14 +76,14 @@ def test_no_rating_is_lost_while_an_index_is_replaced(index):
 
 def test_ratings_stay_with_an_index_and_have_scores_as_long_as_these_are_the_same(index):
     add_rating(index / "ratings.jsonl", Rating("a", "b", "send", ["x"], 0.5))
-    add_rating(index / "ratings.jsonl", Rating("c", "d", "no", [], 0.7))
+    add_rating(index / "ratings.jsonl", Rating("a", "b", "no", [], 0.7))  # without the earlier turn
     settings = IndexSettings(curve=Curve(0.1, 0.2, True, []))
     for file, scores in (
         (replace(FILE, settings=settings, replies=1), [0.5, 0.7]),
         (replace(FILE, weights_sha256="1" * 64), [0.4, None]),
         (replace(FILE, weights_sha256="1" * 64, settings=IndexSettings(consensus_weight=1.0)), [0.3, None]),
     ):
-        write(index, "new", file, [HeldOut("a", ["x"], "real", [Shown("b", scores[0])])])
+        write(index, "new", file, [HeldOut("a", ["x"], "real", [Shown("c", 0.9), Shown("b", scores[0])])])
         ratings = read_ratings(index / "ratings.jsonl")
         assert [each.score for each in ratings] == scores and [each.rating for each in ratings] == ["send", "no"]
     (index / "ratings.jsonl").write_text("{}\n")
