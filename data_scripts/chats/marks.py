@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from data_scripts.chats.column_roles import FALSE, TRUE, is_named, look_up, plain_name
 from modeling_convsim.files.records import Record
@@ -90,23 +89,24 @@ def find_verdicts(columns: Sequence[str], rows: Sequence[Record], names: dict[st
         values = {str(look_up(row, name)).strip().lower() for row in rows} - _MISSING
         is_verdict = is_named(name, _VERDICTS) or (is_named(name, _LABELS) and values & TRUE)
         if is_verdict and values <= TRUE | FALSE and name not in names.values():
-            found[name] = partial(_verdict, f"wrong answer ({name})")
+            found[name] = _rule(FALSE, f"wrong answer ({name})")
     return Marks(found)
 
 
-def _verdict(kind: str, value: str) -> str | None:
-    return kind if value in FALSE else None
+def _rule(marked: frozenset[str], kind: str) -> Rule:
+    """The rule of a column some of whose values mark a record as one of this kind."""
+    return lambda value: kind if value in marked else None
 
 
 def rule_of(name: str) -> Rule | None:
     """What a column says of messages that are left out; None if it is not named like one that does."""
     field = plain_name(name.rpartition(".")[2])
     if is_named(name, _NOTE_FLAGS):
-        return lambda value: NOTE if value in TRUE else None
+        return _rule(TRUE, NOTE)
     if is_named(name, _PUBLIC_FLAGS):
         return lambda value: None if value in TRUE else NOTE
     if _BOT_FLAG.fullmatch(field):
-        return lambda value: BOT if value in TRUE else None
+        return _rule(TRUE, BOT)
     if field == "bot id":
         return lambda value: None if value in FALSE else BOT
     return _kind if is_named(field, _KINDS) else None

@@ -21,7 +21,7 @@ from data_scripts.chats.column_roles import (
 )
 from data_scripts.chats.marks import rule_of
 from data_scripts.chats.messages import ChatLog, name_of_content
-from data_scripts.chats.tables import default_columns, has_columns
+from data_scripts.chats.tables import default_columns, missing_columns
 from modeling_convsim.files.records import SAMPLE_RECORDS, Record, Records, Rows
 from modeling_convsim.files.texts import BrokenLines
 
@@ -117,7 +117,7 @@ def _find_opening(rows: list[Record], marks: list[str]) -> dict[str, str]:
 def open_inner(log: ChatLog, records: Records) -> Records | None:
     """The records within records, if these are not a table themselves; messages are noted as detected."""
     rows = records.sample
-    if log.columns and has_columns(log, records):
+    if log.columns and not missing_columns(log, records):
         return None
     roles = guess_roles(flat_columns(records.columns, rows), rows).columns
     defaults = default_columns(records.columns)
@@ -129,10 +129,11 @@ def open_inner(log: ChatLog, records: Records) -> Records | None:
     if find_only_mapping(rows):
         values = [(f"{records.location}, {name}", _conversation(value)) for name, value in rows[0].items()]
         return _held(records.location, values)
-    if only := None if shape_of(roles) else find_only_list(rows):
-        elements = enumerate(look_up(rows[0], only), start=1)
-        return _held(records.location, [(f"{records.location}, {only} {number}", each) for number, each in elements])
-    return None
+    lists = [] if shape_of(roles) or len(rows) != 1 else _list_columns(rows[0], dict)
+    if len(lists) != 1:
+        return None
+    elements = enumerate(look_up(rows[0], lists[0]), start=1)
+    return _held(records.location, [(f"{records.location}, {lists[0]} {number}", each) for number, each in elements])
 
 
 def _held(location: str, values: list[tuple[str, Any]]) -> Records:
@@ -181,12 +182,6 @@ def message_rows(records: Records, messages: Messages) -> Records:
 
     needed = {name.partition(".")[0] for name in (column, *opening.values())}
     return records.expanded(["thread", "id", *(roles or ["text"]), *messages.marks], needed, rows_of)
-
-
-def find_only_list(rows: list[Record]) -> str | None:
-    """The column of the only list of objects, if there is only one record."""
-    columns = _list_columns(rows[0], dict) if len(rows) == 1 else []
-    return columns[0] if len(columns) == 1 else None
 
 
 def find_only_mapping(rows: list[Record]) -> bool:

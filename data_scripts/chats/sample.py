@@ -81,19 +81,21 @@ class Sample:
         """
         return replace(self.file, encoding=self._stated_encoding or _detect_encoding(self.path, self.file.head))
 
+    @property
+    def start(self) -> str:
+        """The beginning of the text; its last line may be incomplete."""
+        return self.text.head[:SAMPLE_BYTES].decode(self.text.encoding, "replace").removeprefix("\ufeff")
+
     @cached_property
     def lines(self) -> list[str]:
         """The first lines of the text, without blank ones; the last one may be incomplete."""
-        start = self.text.head[:SAMPLE_BYTES].decode(self.text.encoding, "replace").removeprefix("\ufeff")
-        return [line for line in start.splitlines() if line.strip()]
+        return [line for line in self.start.splitlines() if line.strip()]
 
     @cached_property
     def dialect(self) -> Dialect:
         """How the columns of a text table are separated."""
-        head = self.text.head
-        start = head[:SAMPLE_BYTES].decode(self.text.encoding, "replace").removeprefix("\ufeff")
-        start = start if len(head) <= SAMPLE_BYTES else start.rpartition("\n")[0] + "\n"
-        found = _detect_dialect(start)
+        is_whole = len(self.text.head) <= SAMPLE_BYTES
+        found = _detect_dialect(self.start if is_whole else self.start.rpartition("\n")[0] + "\n")
         return TABS if self.form == ".tsv" and found.delimiter == "\t" else found
 
     @cached_property

@@ -53,8 +53,7 @@ def read_table(log: ChatLog) -> Items:
     if "time" in names and convert in (_to_turn, _to_message):  # the other shapes need no order in time
         rows, dates = log.with_dates(rows, lambda row: look_up(row[1], names["time"]))
     unseen = set(log.columns)
-    html = _html_roles(names, sample)
-    if html:
+    if html := _html_roles(names, sample):
         log.detected["texts"] = "HTML"
     if answering:
         cells = [look_up(row, side) for row in sample]
@@ -89,8 +88,8 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
     Raises:
         InputError: a column that the user named does not exist, or several may have a role that is needed.
     """
-    if records.complete and not has_columns(log, records):
-        raise _unknown_columns(log, records, {role for role in log.columns if not _is_available(log, records, role)})
+    if records.complete and (missing := missing_columns(log, records)):
+        raise _unknown_columns(log, records, missing)
     names = default_columns(records.columns) | log.columns
     if log.columns or names.keys() >= {"input", "response"}:
         return names
@@ -101,7 +100,7 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
         role, candidates = next(iter(ambiguous.items()))
         raise InputError(
             f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
-            f"as in {_stated(role, candidates[0])}{_inspect(log)}"
+            f"as in {shlex.quote(f'{role}={candidates[0]}')}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
     roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
@@ -123,9 +122,11 @@ def default_columns(columns: list[str]) -> dict[str, str]:
     return {role: name for role, name in found.items() if name}
 
 
-def has_columns(log: ChatLog, records: Records) -> bool:
-    """Whether the records have all columns that the user named."""
-    return all(_is_available(log, records, role) for role in log.columns)
+def missing_columns(log: ChatLog, records: Records) -> set[str]:
+    """The roles whose columns, which the user named, are not in the records."""
+    columns = set(records.columns)
+    parts = {role: [name] if name in columns else name.split(BOTH) for role, name in log.columns.items()}
+    return {role for role, own in parts.items() if not all(columns & {part, part.partition(".")[0]} for part in own)}
 
 
 def _html_roles(names: dict[str, str], rows: list[Record]) -> list[str]:
@@ -152,18 +153,15 @@ def _inspect(log: ChatLog) -> str:
     return "" if log.is_shown else f"; `{command}` shows what is in them"
 
 
-def _stated(role: str, name: str) -> str:
-    return shlex.quote(f"{role}={name}")
-
-
 def _example(records: Records, names: dict[str, str]) -> str:
     """How to state the role of a column that has none: the longest texts are those of messages."""
     rows = records.sample
     columns = flat_columns(records.columns, rows) or ["NAME"]
     free = [name for name in columns if name not in names.values()] or columns
     if "text" in names:
-        return _stated("thread", free[0])
-    return _stated("text", max(free, key=lambda name: sum(len(str(look_up(row, name) or "")) for row in rows)))
+        return shlex.quote(f"thread={free[0]}")
+    longest = max(free, key=lambda name: sum(len(str(look_up(row, name) or "")) for row in rows))
+    return shlex.quote(f"text={longest}")
 
 
 def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputError:
@@ -195,12 +193,6 @@ def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> Row
         "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
         f"--columns, as in {_example(records, names)}{_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
     )
-
-
-def _is_available(log: ChatLog, records: Records, role: str) -> bool:
-    name, columns = log.columns[role], set(records.columns)
-    parts = [name] if name in columns else name.split(BOTH)
-    return all(columns & {part, part.partition(".")[0]} for part in parts)
 
 
 def _paths(name: str) -> set[str]:

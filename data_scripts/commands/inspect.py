@@ -13,7 +13,7 @@ import re
 import shlex
 import tempfile
 from collections import Counter
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ def _show_columns(log: ChatLog) -> None:
         return
     rows = log.records.sample
     columns = flat_columns(log.records.columns, rows)
-    problem, names = None, dict(log.columns)
     log.is_shown = True
+    problem, names = None, log.columns
     try:
         names = find_columns(log, log.records)
     except InputError as error:
@@ -83,13 +83,8 @@ def _show_columns(log: ChatLog) -> None:
 def _examples(rows: list[Record], name: str) -> str:
     """The first different values of a column, as many as fit into a line."""
     values = dict.fromkeys(str(value) for row in rows if (value := look_up(row, name)) not in (None, ""))
-    line = ""
-    for value in islice(values, EXAMPLES):
-        longer = f"{line} | {_truncate(value, EXAMPLE_WIDTH)}" if line else _truncate(value, EXAMPLE_WIDTH)
-        if len(longer) > EXAMPLE_WIDTH:
-            break
-        line = longer
-    return line
+    lines = accumulate((_truncate(value, EXAMPLE_WIDTH) for value in islice(values, EXAMPLES)), "{} | {}".format)
+    return max((line for line in lines if len(line) <= EXAMPLE_WIDTH), key=len, default="")
 
 
 def _truncate(text: str, width: int) -> str:
