@@ -190,7 +190,6 @@ def assign_splits(splits: DatasetDict) -> DatasetDict:
 
 
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
-_NO_PAIRS = "; `python -m data_scripts conversations` makes pairs of others"
 # Word of a name -> split. `trial` is SICK's; `restval` is Karpathy's of COCO: images of the validation set that may be
 # trained on.
 SPLIT_NAMES = {"train": "train", "restval": "train", "test": "test"} | dict.fromkeys(
@@ -243,7 +242,7 @@ def load_pairs(source: str) -> DatasetDict:
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    pairs = load_columns(source, PAIR_TEXTS, _NO_PAIRS)
+    pairs = load_columns(source, PAIR_TEXTS, "; `python -m data_scripts conversations` makes pairs of others")
     has_context = all("context" in split.column_names for split in pairs.values())
     columns = [*PAIR_TEXTS, *(["context"] if has_context else [])]
     pairs = pairs.select_columns(columns)

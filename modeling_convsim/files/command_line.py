@@ -148,24 +148,20 @@ LARGEST = 2**31 - 1  # a whole number that every library takes
 
 def whole_number(minimum: int, maximum: int = LARGEST) -> Callable[[str], int]:
     """The `type` of an option whose value is a whole number from `minimum` to `maximum`."""
-
-    def convert(text: str) -> int:
-        with suppress(ValueError):
-            if minimum <= (value := int(text)) <= maximum:
-                return value
-        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from {minimum:,} to {maximum:,}")
-
-    return convert
+    return _number_type(int, minimum, maximum, f"a whole number from {minimum:,} to {maximum:,}")
 
 
 def number(minimum: float, maximum: float) -> Callable[[str], float]:
     """The `type` of an option whose value is a number from `minimum` to `maximum`."""
+    return _number_type(float, minimum, maximum, f"a number from {minimum:g} to {maximum:g}")
 
-    def convert(text: str) -> float:
+
+def _number_type(kind: type[Any], minimum: float, maximum: float, expected: str) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
         with suppress(ValueError):
-            if minimum <= (value := float(text)) <= maximum:
+            if minimum <= (value := kind(text)) <= maximum:
                 return value
-        raise argparse.ArgumentTypeError(f"{text}: expected a number from {minimum:g} to {maximum:g}")
+        raise argparse.ArgumentTypeError(f"{text}: expected {expected}")
 
     return convert
 
