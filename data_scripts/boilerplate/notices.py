@@ -10,6 +10,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
@@ -34,14 +35,20 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 _NOTICES = json.loads(Path(__file__).with_name("notices.json").read_text(encoding="utf-8"))
 _AFTER = {kind: re.compile(pattern) for kind, pattern in _NOTICES.pop("after").items()}
-_PATTERNS = {
-    program: {kind: _any_of(patterns) for kind, patterns in kinds.items()}
-    for program, kinds in _NOTICES.pop("patterns").items()
-}
-_ADDED = {program: _any_of(patterns) for program, patterns in _NOTICES.pop("added").items()}
+_PATTERNS, _ADDED = _NOTICES.pop("patterns"), _NOTICES.pop("added")
 _PHRASES = {kind: frozenset(map(_plain, phrases)) for kind, phrases in _NOTICES.items()}
 _KINDS = {phrase: kind for kind in ("deleted", "call", "media") for phrase in _PHRASES[kind]}
 _STARTS = {kind: tuple(sorted(_PHRASES[kind], key=len, reverse=True)) for kind in _AFTER}
+
+
+@cache  # compiled for the programs of the logs that are read
+def _patterns(program: str) -> dict[str, re.Pattern[str]]:
+    return {kind: _any_of(patterns) for kind, patterns in _PATTERNS.get(program, {}).items()}
+
+
+@cache
+def _added(program: str) -> re.Pattern[str]:
+    return _any_of(_ADDED[program])
 
 
 def notice_kind(text: str, *programs: str) -> str | None:
@@ -51,7 +58,7 @@ def notice_kind(text: str, *programs: str) -> str | None:
     """
     plain = _plain(text)
     for program in programs:
-        for kind, pattern in _PATTERNS.get(program, {}).items():
+        for kind, pattern in _patterns(program).items():
             if pattern.fullmatch(plain):
                 return kind
     if (kind := _KINDS.get(plain)) == "deleted" or "WhatsApp" not in programs:
@@ -69,7 +76,7 @@ def notice_kind(text: str, *programs: str) -> str | None:
 def without_added(text: str, *programs: str) -> str:
     """A text without what the programs add to it, such as the message that it answers, or reactions to it."""
     for program in filter(_ADDED.__contains__, programs):
-        text = _ADDED[program].sub("", text)
+        text = _added(program).sub("", text)
     return text
 
 
@@ -83,14 +90,12 @@ def without_media(text: str) -> str:
     return text
 
 
+@cache
 def _templates(kind: str) -> re.Pattern[str]:
     phrases = [re.escape(phrase).replace(r"\{\}", r"[^?!\n]{0,80}") for phrase in _PHRASES[kind]]
     named = "|".join(phrase.partition(r"\ ")[2] for phrase in phrases if phrase.startswith("["))
     others = "|".join(phrase for phrase in phrases if not phrase.startswith("[")) or "(?!)"
     return re.compile(rf"(?!{_NO_NAME})(?P<name>[^?!…,:;\n]{{1,60}}?) (?:{named})|{others}")
-
-
-_MESSENGER, _BY_SENDER = map(_templates, ("messenger", "messenger, by the sender"))
 
 
 def is_messenger_notice(text: str, others: Collection[str]) -> bool:
@@ -101,9 +106,9 @@ def is_messenger_notice(text: str, others: Collection[str]) -> bool:
         others: the names of those in the chat who did not send it, since the sender may tell what they did.
     """
     plain = _plain(text) if len(text) <= MAX_NOTICE else ""
-    if _MESSENGER.fullmatch(plain):
+    if _templates("messenger").fullmatch(plain):
         return True
-    match = _BY_SENDER.fullmatch(plain)
+    match = _templates("messenger, by the sender").fullmatch(plain)
     return match is not None and match["name"] not in {
         part for name in others for part in (_plain(name), _plain(name.partition(" ")[0]))
     }

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from data_scripts.chats.cells import open_cells
 from data_scripts.chats.dates import ORDERS
 from data_scripts.chats.formats import Format, formats, streamed_lists, suffixes
 from data_scripts.chats.messages import ChatLog, Items
@@ -225,6 +224,8 @@ def read_log(log: ChatLog) -> Items:
 
 def recognize(log: ChatLog) -> Format | None:
     """The format of a log; None for a table, as which conversations within its records are read, too."""
+    from data_scripts.chats.cells import open_cells  # whose patterns --help does not need
+
     sample = take_sample(log)
     if found := find_format(sample, has_records=False):
         return found
