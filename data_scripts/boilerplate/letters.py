@@ -41,6 +41,7 @@ _AFTER_NAME = re.compile(
     rf"(?:[ \t]+(?i:support|team)(?i:[ \t]+team)?\b)?"
     rf"(?P<after>[ \t]*(?:[:;]-?\)|[,!:;.…]+(?![\w/])|[–—-](?=\s)|[{_EMOJI}]+|\n|$)+[\s,!]*)"
 )
+_SENTENCE_END = re.compile(r"[!.…](?![\w/])|\s*(?:\n|$)")
 _START = rf"(?:^|(?<=[\n.!?…;:)»{_EMOJI}]))[ \t\xa0]*"
 # In the middle of a sentence, only a capitalized phrase begins a closing.
 _STRONG, _WEAK, _THANKS = pattern("closings"), pattern("closings before a name"), pattern("thanks")
@@ -126,7 +127,7 @@ def strip_letter(
 def names_in_letter(text: str) -> Iterator[str]:
     """The names in the salutation and the signature of a text."""
     greeting = _GREETING.match(text)
-    if greeting and not greeting["comma"] and (found := _end_of_name(text, greeting.end(), _NOBODY)):
+    if greeting and (found := _end_of_name(text, greeting.end(), _NOBODY, bool(greeting["comma"]))):
         yield text[greeting.end() : found[0]]
     for match in _CLOSING.finditer(text):
         name = _FULL_NAME.match(text, match.end())
@@ -201,7 +202,7 @@ def _end_of_name(text: str, start: int, names: Names, after_comma: bool = False)
 def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> Iterator[_Word]:
     """The words from `start` on that may be those of a name, such as `Mrs. K. Okafor and Tunde`.
 
-    After the comma of `Hi, Tunde`, only titles and speakers' names are.
+    After the comma of `Hi, Tunde`, titles and speakers' names are, and a capitalized word that ends a sentence.
     """
     is_first, has_title = True, False
     while match := _WORD.match(text, start):
@@ -211,7 +212,7 @@ def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> It
         is_name = is_initial or _may_be_name(word) or word[0] in "<@"
         is_known = is_title or is_person or (not is_first and names.knows(word))
         is_possible = is_name or names.knows(word) or key in _ROLES or (not is_first and key in _JOINING)
-        if not (is_known or (is_possible and not after_comma)):
+        if not (is_known or (is_possible and (not after_comma or _SENTENCE_END.match(text, match.end("word"))))):
             return
         start = match.end() if is_title or is_initial else match.end("word")
         yield _Word(start, key, is_person or word[0] in "<@" or (has_title and is_name))

@@ -62,6 +62,8 @@ SALUTED = [
     ("Ciao Giulia, fatto", "Fatto"),
     ("Hi Tunde: iPhone 5 works", "iPhone 5 works"),
     ("Hi, the server is down", "The server is down"),
+    ("Hey, Jenny. It left", "It left"),
+    ("¡Hola, Inés! ya está", "Ya está"),
     ("hi there! how are you", "how are you"),
     ("Hello everyone\n\nit is late", "It is late"),
     ("Bonjour, ça ne marche pas", "Ça ne marche pas"),
@@ -154,7 +156,7 @@ def test_the_form_of_a_letter_is_removed_and_counted(kind, text, stripped):
 
 @pytest.mark.parametrize(
     "text",
-    ["hello", "Hi there!", "Hello, Thanks!", "Hello world, it is me", "Hi-fi is out", "Dear, oh dear",
+    ["hello", "Hi there!", "Hello, Thanks!", "Hello, Friday. Good", "Hello world, it is me", "Hi-fi is out", "Dear, oh dear",
      "Hi I'm Tom, I have a problem",
      "Hello Kitty is a brand", "HI MY ORDER IS LATE, PLEASE HELP", "hi will you come", "hi may i ask, is it open?",
      "Hey Just wondering, is it open?", "Will is coming", "Mark it as done", "May I ask", "in April, May. Then",
@@ -230,6 +232,7 @@ def test_every_form_without_a_speakers_name_is_suspected_by_the_pattern_before_i
     [
         ("Hi Chidi, done.\n\nBest regards,\nLena Vogt\nNimbus", ["Chidi", "Lena Vogt"]),
         ("Hi, the server is down", []),
+        ("Hi, Jenny! Done.", ["Jenny"]),
         ("Thanks for coming", []),
         ("my name is wrong. Regards, me", []),
     ],
