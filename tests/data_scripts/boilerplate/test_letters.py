@@ -156,8 +156,8 @@ def test_the_form_of_a_letter_is_removed_and_counted(kind, text, stripped):
 
 @pytest.mark.parametrize(
     "text",
-    ["hello", "Hi there!", "Hello, Thanks!", "Hello, Friday. Good", "Hello world, it is me", "Hi-fi is out", "Dear, oh dear",
-     "Hi I'm Tom, I have a problem",
+    ["hello", "Hi there!", "Hello, Thanks!", "Hello, Friday. Good", "Hello world, it is me", "Hi-fi is out",
+     "Dear, oh dear", "Hi I'm Tom, I have a problem",
      "Hello Kitty is a brand", "HI MY ORDER IS LATE, PLEASE HELP", "hi will you come", "hi may i ask, is it open?",
      "Hey Just wondering, is it open?", "Will is coming", "Mark it as done", "May I ask", "in April, May. Then",
      "May, June and July", "Grace period is over", "Support is closed", "Admin rights are needed",
