@@ -1,3 +1,5 @@
+import re
+
 import pyarrow as pa
 import pytest
 
@@ -160,6 +162,13 @@ def test_addresses_of_other_machines_are_masked_and_versions_and_times_are_not(t
 def test_a_phone_number_after_a_url_or_a_long_word_is_masked_in_its_place():
     for before in ("see http://a.org/2025550199?x=1, or", "aaaaa" * 6, "http://a.org http://b.org/c and", "b" * 24):
         assert mask_text(f"{before} call 202-555-0143 now") == f"{before} call [PHONE] now"
+
+
+def test_digits_of_every_script_are_seen():
+    number = "+442079460958"
+    for zero in "٠۰०০０":
+        written = re.sub(r"\d", lambda match, zero=zero: chr(ord(zero) + int(match[0])), number)
+        assert mask_text(f"call {written}") == "call [PHONE]"
 
 
 @pytest.mark.parametrize(
