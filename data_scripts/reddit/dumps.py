@@ -1,5 +1,6 @@
 """Parses dumps of Reddit (Pushshift's, arctic-shift's): converts blocks of JSON lines to tables of comments."""
 
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 from modeling_convsim.files.texts import BrokenLineError, BrokenLines, decode
 
 SUBMISSION_TEXTS = ("id", "author", "title", "subreddit")
+Columns = tuple[dict[str, pa.StringArray], pa.Int64Array]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # since 1970
 
 
@@ -74,6 +76,11 @@ class DumpParser:
 
     def parse(self, block: memoryview, lines: int) -> pa.Table | None:
         """The comments of a block with the columns of `comment_schema`; None if a line must be parsed by itself."""
+        columns = self.columns(block, lines)
+        return columns and self.measure(*columns)
+
+    def columns(self, block: memoryview, lines: int) -> Columns | None:
+        """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
         try:
             # msgspec does not decode the fields that it skips, so all of the block is validated as UTF-8.
             offsets = pa.py_buffer(np.array([0, len(block)], np.int64))
@@ -81,7 +88,7 @@ class DumpParser:
             rows = self.decoder.decode_lines(block)
         except (msgspec.DecodeError, ValueError, RecursionError):
             return None
-        return self._table(rows) if len(rows) == lines and _separated_by_newlines(block, lines) else None
+        return self._columns(rows) if len(rows) == lines and _separated_by_newlines(block, lines) else None
 
     def parse_lines(self, dump: Path, number: int, block: memoryview, broken: BrokenLines) -> pa.Table:
         """The comments of a block that `parse` cannot parse.
@@ -92,27 +99,28 @@ class DumpParser:
             block: complete lines.
             broken: counts the lines that are not a comment.
         """
-        rows = []
+        return self.measure(*self._columns(list(self._rows(dump, number, block, broken))))
+
+    def _rows(self, dump: Path, number: int, block: memoryview, broken: BrokenLines) -> Iterator[Any]:
         for line_number, line in enumerate(bytes(block).removesuffix(b"\n").split(b"\n"), start=number):
             location = f"{dump}:{line_number}"
             try:
                 decode(line)
-                rows.append(self.decoder.decode(line))
+                yield self.decoder.decode(line)
             except BrokenLineError as error:
                 broken.add(error.args[0], location, error.args[1])
             except (msgspec.DecodeError, RecursionError) as error:
                 broken.add(_kind(error), location, str(error))
-        return self._table(rows)
 
-    def _table(self, rows: list[Any]) -> pa.Table:
+    def _columns(self, rows: list[Any]) -> Columns:
         values = {name: list(map(attrgetter(name), rows)) for name in text_names(self.submissions)}
         if not self.submissions and not all(isinstance(parent, str) for parent in values["parent_id"]):
             values["parent_id"] = parent_names(values["parent_id"], values["link_id"])
         texts = {name: pa.array(own, pa.string()) for name, own in values.items()}
-        return self.measure(texts, pa.array(list(map(attrgetter("created_utc"), rows)), pa.int64()))
+        return texts, pa.array(list(map(attrgetter("created_utc"), rows)), pa.int64())
 
     def measure(self, texts: dict[str, pa.StringArray], created: pa.Int64Array) -> pa.Table:
-        """The texts of comments by field, and their times, as a table with the columns of `comment_schema`."""
+        """The texts of `columns` as a table with the columns of `comment_schema`."""
         if self.submissions:
             blank = pa.array([""] * len(created), pa.string())
             link = pc.binary_join_element_wise("t3_", texts["id"], "")
