@@ -61,10 +61,11 @@ def notice_kind(text: str, *programs: str) -> str | None:
         for kind, pattern in _patterns(program).items():
             if pattern.fullmatch(plain):
                 return kind
-    if (kind := _KINDS.get(plain)) == "deleted" or "WhatsApp" not in programs:
-        return kind if kind == "deleted" else None
-    if kind:
-        return kind
+    found = _KINDS.get(plain)
+    if found == "deleted" or "WhatsApp" not in programs:
+        return found if found == "deleted" else None
+    if found:
+        return found
     for kind, starts in _STARTS.items():
         if plain.startswith(starts):
             start = next(filter(plain.startswith, starts))
