@@ -12,9 +12,8 @@ from .modeling_config import ConvSimConfig
 from .modeling_heads import ConvSimForMultitask
 
 ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
-CLASSES: dict[
-    str, type
-] = {}  # the configs, models and outputs of the `modeling_*.py` files in this folder, by their names
+# The configs, models and outputs of the `modeling_*.py` files in this folder, by their names.
+CLASSES: dict[str, type] = {}
 
 MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
 

@@ -99,17 +99,17 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
         base, choice, vectors = _adapt_model(context, data, trials)
         replies = pairs["train"].shuffle(0)["response"][:QUERIES]
         judge = CenteredEncoder(base, replies) if vectors else base
-        adapted, joint = Adapted({}, pairs, trials, choice, base, judge), None
-        part = _summarize(adapted)
+        parts, joint = {"adaptation": _summarize(choice, "validation" in pairs)}, None
+        parts |= {"sent": sent} if ratings else {}
         if beside:
             other_settings = dataclasses.replace(
                 context.settings, initialize_from=beside, model_config={}, max_tokens=None
             )
             other_settings.max_tokens = max_tokens(other_settings)
-            other, second, _ = _adapt_model(dataclasses.replace(context, settings=other_settings), data, trials)
-            adapted, joint = dataclasses.replace(adapted, judge=other), join(choice, second, trials)
-        parts = {"adaptation": part} | ({"sent": sent} if ratings else {})
-        results = _write(context, data, choice, parts | ({"joint": joint.summarize()} if joint else {}))
+            judge, second, _ = _adapt_model(dataclasses.replace(context, settings=other_settings), data, trials)
+            joint = join(choice, second, trials)
+            parts |= {"joint": joint.summarize()} if joint else {}
+        results = _write(context, data, choice, parts)
         if vectors:
             freeze(choice.model.encoder, vectors)  # the folder has it, and what follows is faster
         choice.encoder.name = str(context.folder / "model")
@@ -117,7 +117,7 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
             second.model.save_pretrained(context.folder / "model" / SECOND)
             second.tokenizer.save_pretrained(context.folder / "model" / SECOND)
             write_share(context.folder / "model", joint.encoder.share)
-        return dataclasses.replace(adapted, results=results, choice=joint.choice if joint else choice)
+        return Adapted(results, pairs, trials, joint.choice if joint else choice, base, judge)
 
 
 def _adapt_model(context: RunContext, data: RunData, trials: list[Trial]) -> tuple[Encoder, Choice, Vectors]:
@@ -159,14 +159,14 @@ def _encode_texts(base: Encoder, known: list[Dataset]) -> None:
     base.encode(list(replies), side="response", show_progress=True)
 
 
-def _summarize(adapted: Adapted) -> dict[str, Any]:
+def _summarize(choice: Choice, is_on_dev: bool) -> dict[str, Any]:
     """The part "adaptation" of results.json."""
-    choice, point, is_on_dev = adapted.choice, adapted.choice.point, adapted.measured_by == "dev"
+    point = choice.point
     return {
         "adapted": point is not None,
         "step": point.step if point else 0,
         "factor": point.factor if point else 0.0,
-        "token_weights_adjusted": choice.start is not None and choice.start.adjusted,
+        "token_weights_adjusted": choice.adjusted,
         "lexical_share": choice.encoder.model.config.lexical_share,
         "measured_by": "dev" if is_on_dev else f"{FOLDS}-fold cross-validation",
         **choice.gain.summarize(),

@@ -17,7 +17,7 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.adapt.context import ContextChoice, TurnWeights, choose_context, measure_context, score_by
 from trainer.adapt.frozen import copy_model
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
-from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
+from trainer.adapt.start import Interpolation, prepare_start, rank_shares, shares_of
 from trainer.data.datasets import ENOUGH, thread_numbers
 from trainer.evaluation.ranking import FEWEST_REPLIES, Queries, Ranks, build_queries
 from trainer.runs import RunContext
@@ -57,7 +57,7 @@ class Choice:
         point: the best one; None is the base.
         gain: what choosing so gains over the base, on messages that did not choose.
         context: how much earlier turns count, by the base.
-        start: where training on all pairs starts; None if the result is the base.
+        adjusted: whether training on all pairs starts at token weights that were adjusted to them.
         encoder: the result.
         model: its model in torch.
         tokenizer: its tokenizer.
@@ -67,7 +67,7 @@ class Choice:
     point: Point | None
     gain: Gain
     context: ContextChoice
-    start: Start | None
+    adjusted: bool
     encoder: Encoder
     model: ConvSimForMultitask
     tokenizer: PreTrainedTokenizerFast
@@ -155,9 +155,9 @@ class CrossValidation:
             for trial, turns in zip(self._progress("folds at the best step"), context.of_parts, strict=True):
                 self._move_to(point, trial.rows, trial.known)
                 trial_encoders.append(self._snapshot(turns)[0])
-        start = self._move_to(point, np.arange(len(self._pairs)), self._pairs)
+        adjusted = self._move_to(point, np.arange(len(self._pairs)), self._pairs)
         encoder, model = self._snapshot(context.weights)
-        return Choice(point, gain, context, start, encoder, model, self._tokenizer, trial_encoders or [encoder])
+        return Choice(point, gain, context, adjusted, encoder, model, self._tokenizer, trial_encoders or [encoder])
 
     def _progress(self, description: str) -> tqdm:
         return tqdm(self._trials, description, unit="trial", leave=False, disable=len(self._trials) == 1)
@@ -177,7 +177,7 @@ class CrossValidation:
         shares, ranked = shares_of(self._model), partial(rank_shares, self._model, self._repeated_tokenizer)
         parts = list(zip(trial.parts, turns, strict=False))
         bases = [ranked(queries, shares[:1], weights)[shares[0]] for queries, weights in parts]
-        start = self._start(trial.known)
+        start, _ = self._start(trial.known)
         outcomes = [dict[Point, Ranks]() for _ in parts]
 
         def measure(step: int, factor: float) -> None:
@@ -189,27 +189,30 @@ class CrossValidation:
         for step in self._train(trial.rows, self._context.settings):
             if len(self._trials) == 1:
                 self._trained[step] = Interpolation(self._model)
-            start.weights.evaluate(self._model, partial(measure, step))
+            start.evaluate(self._model, partial(measure, step))
         return [
             Measured(queries.threads, base, points)
             for (queries, _), base, points in zip(parts, bases, outcomes, strict=True)
         ]
 
-    def _move_to(self, point: Point | None, rows: np.ndarray, pairs: Dataset) -> Start | None:
-        """Adapt the base to the rows of a split, which are `pairs`, up to a point; return where that started."""
+    def _move_to(self, point: Point | None, rows: np.ndarray, pairs: Dataset) -> bool:
+        """Adapt the base to the rows of a split, which are `pairs`, up to a point.
+
+        Returns whether the start is adjusted.
+        """
         self._restore()
         if point is None:
-            return None
-        start = self._start(pairs)
+            return False
+        start, adjusted = self._start(pairs)
         if point.step in self._trained:
             self._trained[point.step].apply(self._model, 0.0)
         elif point.step:
             settings = dataclasses.replace(self._context.settings, max_steps=point.step, eval_every=point.step)
             for _ in self._train(rows, settings):
                 pass
-        start.weights.apply(self._model, point.factor)
+        start.apply(self._model, point.factor)
         self._model.config.lexical_share = point.share
-        return start
+        return adjusted
 
     def _snapshot(self, turns: TurnWeights) -> tuple[Encoder, ConvSimForMultitask]:
         """A copy of the present model, with weights of earlier turns, as an encoder and in torch."""
@@ -221,7 +224,7 @@ class CrossValidation:
         self._base_weights.apply(self._model, 0.0)
         self._model.config.lexical_share = self._base_share
 
-    def _start(self, pairs: Dataset) -> Start:
+    def _start(self, pairs: Dataset) -> tuple[Interpolation, bool]:
         return prepare_start(self._model, self._repeated_tokenizer, self._task.columns, pairs)
 
     def _train(self, rows: np.ndarray, settings: Settings) -> Iterator[int]:

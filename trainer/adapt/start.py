@@ -6,7 +6,6 @@ al., 2022).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -62,22 +61,9 @@ def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in frozen}
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where training starts.
-
-    Attributes:
-        weights: the weights of the start.
-        adjusted: whether its token weights were adjusted to the conversations.
-    """
-
-    weights: Interpolation
-    adjusted: bool
-
-
 def prepare_start(
     model: ConvSimForMultitask, tokenizer: BatchTokenizer, columns: Iterable[TokenColumn], pairs: Dataset
-) -> Start:
+) -> tuple[Interpolation, bool]:
     """Adjust the token weights of a base, and choose the share of its lexical channel, where that ranks replies better.
 
     Both are chosen by the pairs to train on: they are more queries than those of dev, and as new to the base. The mean
@@ -88,6 +74,9 @@ def prepare_start(
         tokenizer: its tokenizer.
         columns: the token ids of the pairs.
         pairs: the pairs to train on, with three distinct responses or more.
+
+    Returns:
+        The weights of the start, and whether its token weights were adjusted to the conversations.
     """
     queries, shares, was_training = build_queries(pairs, np.arange(len(pairs))), shares_of(model), model.training
     base = Interpolation(model)
@@ -99,7 +88,7 @@ def prepare_start(
         base.apply(model, 0.0)
     model.config.lexical_share = share
     model.train(was_training)
-    return Start(Interpolation(model), adjusted)
+    return Interpolation(model), adjusted
 
 
 def shares_of(model: ConvSimForMultitask) -> list[float]:

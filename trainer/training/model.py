@@ -107,11 +107,14 @@ def initial_prompts(settings: Settings) -> dict[Side, str]:
     Raises:
         InputError: the model in `initialize_from` cannot be loaded.
     """
-    config = ConvSimConfig()
-    if source := settings.initialize_from:
-        backbone = find_backbone(source)
-        config = backbone.build_config(settings.model_config) if backbone else load_initial_config(source)
+    config = _initial_config(settings, settings.initialize_from) if settings.initialize_from else ConvSimConfig()
     return {side: config.prompt(side) for side in get_args(Side)}
+
+
+def _initial_config(settings: Settings, source: str) -> ConvSimConfig:
+    """Return the config of the model of `initialize_from`, which is `source`."""
+    backbone = find_backbone(source)
+    return backbone.build_config(settings.model_config) if backbone else load_initial_config(source)
 
 
 def load_initial_config(source: str, option: str = "initialize_from") -> ConvSimConfig:
@@ -150,24 +153,18 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
 
 
 def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
-    if backbone := find_backbone(source):
-        if settings.model_type not in (None, "pretrained"):
-            raise _conflict("model_type", settings.model_type, source, "pretrained")
-        new = backbone.build_config(settings.model_config)
-        for name, value in settings.model_config.items():
-            if (own_value := getattr(new, name)) != value:
-                raise _conflict(f"model_config.{name}", value, source, own_value)
-        if new.max_tokens is not None and (settings.max_tokens or 0) > new.max_tokens:
-            raise InputError(f"max_tokens is {settings.max_tokens}, but {source} reads at most {new.max_tokens} tokens")
-        return backbone.build_model(new)
-    config = load_initial_config(source)
+    config: Any = _initial_config(settings, source)
     model_type = config.model_type.removeprefix("convsim_")
     if settings.model_type not in (None, model_type):
         raise _conflict("model_type", settings.model_type, source, model_type)
-    own = config.to_dict()
     for name, value in settings.model_config.items():
-        if own.get(name) != value:
-            raise _conflict(f"model_config.{name}", value, source, own.get(name))
+        if (own_value := vars(config).get(name)) != value:
+            raise _conflict(f"model_config.{name}", value, source, own_value)
+    if backbone := find_backbone(source):
+        if config.max_tokens is not None and (settings.max_tokens or 0) > config.max_tokens:
+            limit = config.max_tokens
+            raise InputError(f"max_tokens is {settings.max_tokens}, but {source} reads at most {limit} tokens")
+        return backbone.build_model(config)
     model = load_pretrained(ENCODERS[model_type], source, "initialize_from")
     damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
     if damaged:

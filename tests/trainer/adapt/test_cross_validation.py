@@ -17,7 +17,7 @@ from trainer.adapt import cross_validation as module
 from trainer.adapt.context import ContextChoice
 from trainer.adapt.cross_validation import RATED, TASK, CrossValidation, hold_out, split_into_folds
 from trainer.adapt.selection import TO_KEEP, Point
-from trainer.adapt.start import Interpolation, Start
+from trainer.adapt.start import Interpolation
 from trainer.evaluation.ranking import Ranks
 from trainer.runs import RunContext
 from trainer.settings import build_settings
@@ -91,12 +91,12 @@ def validate(monkeypatch, tiny_tokenizer) -> Callable[..., Any]:
             beaten = {share: np.full(len(queries), 10 * (distance + share)) for share in shares}
             return {share: Ranks(each.astype(int), np.full(len(each), 200)) for share, each in beaten.items()}
 
-        def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> Start:
+        def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> tuple[Interpolation, bool]:
             assert (given, columns, model.weight.item(), model.config.lexical_share) == (model, "columns", 7, 0.1)
             assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
             with torch.no_grad():
                 model.weight += adjustment
-            return Start(Interpolation(model), bool(adjustment))
+            return Interpolation(model), bool(adjustment)
 
         def encoder_of(some: Any, _: Any) -> Any:
             return SimpleNamespace(
@@ -168,7 +168,7 @@ def test_training_starts_from_the_adjusted_weights_and_ends_at_the_chosen_point(
     dev = make_pairs(20, name=" dev") if has_dev else None
     choice, trials = validate(make_pairs(20), best, adjustment=adjustment, dev=dev)
     assert choice.point == chosen and choice.encoder.weight == weight
-    assert choice.encoder.share == (0.0 if chosen else 0.1) and bool(choice.start) == bool(chosen)
+    assert choice.encoder.share == (0.0 if chosen else 0.1) and choice.adjusted == bool(chosen and adjustment)
     assert {each.weight for each in choice.trial_encoders} == {weight}
     if has_dev:  # one training for both halves, which is also the final one
         assert len(trials) == len(Loop.runs) == 1 and choice.trial_encoders == [choice.encoder]

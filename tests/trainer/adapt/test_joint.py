@@ -26,7 +26,7 @@ def choice_of(known: range, trials: int) -> Choice:
     encoder.model = SimpleNamespace(config=SimpleNamespace(context_weights=[]))  # type: ignore[attr-defined]
     none = Ranks(np.full(COUNT, 9), np.full(COUNT, 19))
     gain, trial_encoders = Gain(np.arange(COUNT), none, none), [encoder] * trials
-    return Choice(None, gain, None, None, encoder, None, None, trial_encoders)  # type: ignore[arg-type]
+    return Choice(None, gain, None, False, encoder, None, None, trial_encoders)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("splits", [DatasetDict(train=PAIRS), DatasetDict(train=PAIRS, validation=PAIRS)])

@@ -81,13 +81,13 @@ def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokeni
 
     monkeypatch.setattr(module, "rank_shares", rank)
     base = Interpolation(model)
-    start = prepare_start(model, tiny_tokenizer, columns([5, 6, 5]), pairs_of(tiny_tokenizer))
-    assert (start.adjusted, model.config.lexical_share) == best
+    start, adjusted = prepare_start(model, tiny_tokenizer, columns([5, 6, 5]), pairs_of(tiny_tokenizer))
+    assert (adjusted, model.config.lexical_share) == best
     after = state(model)
-    assert is_equal(before, after) == (not start.adjusted)
+    assert is_equal(before, after) == (not adjusted)
     base.apply(model, 0.0)
     assert is_equal(before, state(model))
-    start.weights.apply(model, 0.0)
+    start.apply(model, 0.0)
     assert is_equal(after, state(model))
 
 
