@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from data_scripts.boilerplate.names import MENTION, Names, words
+from data_scripts.boilerplate.names import ADDRESSEE, Names, pattern, words
 from data_scripts.boilerplate.quotations import without_quotations
 
 SIGNATURES, PARTS = "initials and names at the end", "marks of parts"
@@ -14,25 +14,23 @@ SHARE_CARETS = 0.01  # of all messages with initials such as ^MB, if those that 
 MOST_CHARACTERS, MOST_LINES = 150, 10  # of an ending
 _NOBODY = Names()
 _MARK = r"[\^*/~=|,–—-]"
-_WORD = r"(?:(?:[^\W\d_]\.)+|[^\W\d_][\w'’&/-]*)"
-_NUMBER = r"[(\[]?(?P<{}>[1-9]/[2-9])[)\]]?"
-_NOT_AFTER = r"(?<![\w/$€£])(?<!\d[.,])"  # as in 11/2, $1/2 and 0.1/2
+_WORD = rf"(?:(?:[^\W\d_]\.)+|(?!(?i:{pattern('thanks')})-)[^\W\d_][\w'’&/-]*)"
+_LINKS = r"(?P<links>(?:\s*https?://\S+)*)\s*\Z"
 _ENDING = re.compile(
-    rf"(?P<before>\s*{_NOT_AFTER}{_NUMBER.format('first')}[\s.,]*)?"
     # A name without a mark follows a sentence or a number, or is a line.
-    rf"(?P<signature>\s*(?:(?P<mark>{_MARK}{{1,2}})[ \t]?|(?<=[.!?…)\d][ \t])[ \t]*|(?<=\n)[ \t]*|(?<=[。！？]))"
-    rf"(?P<name>{_WORD}(?: {_WORD}){{0,3}})[\s.!]*)?"
-    rf"(?P<after>\s*{_NOT_AFTER}{_NUMBER.format('last')}[\s.,]*)?(?P<links>(?:\s*https?://\S+)*)\s*\Z"
+    rf"\s*(?:(?P<mark>{_MARK}{{1,2}})[ \t]?|(?<=[.!?…)\d][ \t])[ \t]*|(?<=\n)[ \t]*|(?<=[。！？]))"
+    rf"(?P<name>{_WORD}(?: {_WORD}){{0,3}})[\s.!]*{_LINKS}"
 )
-_ADJOINS = re.compile(r"[\w'\"`(\[{<|\\]")
-_MENTIONS = rf"\A((?:\s*\.?{MENTION}[,:]?)*\s*)"
-_AT_START = re.compile(rf"{_MENTIONS}{_NUMBER.format('first')}(?![\w/]):?\s*")
-_FIRST_ELLIPSIS, _LAST_ELLIPSIS = re.compile(rf"{_MENTIONS}(?:\.{{2,}}|…)\s*"), re.compile(r"\s*(?:\.{2,}|…)\s*\Z")
+# Not after a part's number, as in 2/2^MB
+_ADJOINS = re.compile(r"(?:[^\W\d]|(?<![1-9]/)\d|['\"`(\[{<|\\])")
+_NUMBER = r"[(\[]?(?P<number>[1-9]/[2-9])[)\]]?"
+_PART_AT_START = re.compile(rf"{_NUMBER}(?![\w/]):?\s*")
+_PART_AT_END = re.compile(rf"\s*(?<![\w/$€£])(?<!\d[.,]){_NUMBER}[\s.,]*{_LINKS}")  # not 11/2, $1/2 and 0.1/2
+_FIRST_ELLIPSIS, _LAST_ELLIPSIS = re.compile(r"\A(?:\.{2,}|…)\s*"), re.compile(r"\s*(?:\.{2,}|…)\s*\Z")
 _NO_SIGNATURE = re.compile(r"\?|^\W*p\.?\s?s\b", re.IGNORECASE)
 _SMALL = words("joining") | words("in signatures")
 _NO_INITIALS = words("no initials")
-_NO_WORDS = words("no names")
-_NO_NAMES = _NO_WORDS | _NO_INITIALS
+_NO_NAMES = words("no names") | _NO_INITIALS
 _NAME = r"\p{Lu}\S*(?: \p{Lu}\S*){0,2}"
 # RE2 finds every text with an ending, and few others.
 SUSPECT = (
@@ -57,16 +55,16 @@ class Endings:
 
     def add(self, author: str | None, text: str) -> None:
         """Count the ending of a message that `SUSPECT` matches."""
-        text = without_quotations(text.replace("\r\n", "\n")).strip()
+        text = ADDRESSEE.sub("", without_quotations(text.replace("\r\n", "\n")).strip())
         self._counts.update((author, "block", block) for _, block in _blocks(text))
-        ending = _ending(text)
-        if _may_sign(ending) and not _adjoins(ending):
+        text, number = _split_part(text)
+        ending = _find_ending(text)
+        if ending and _may_sign(ending):
             mark, name = _mark(ending), ending["name"].casefold()
             keys = [("marked", name), ("mark", mark), ("mark", "")] if mark else [("bare", name)]
             self._counts.update((author, *key) for key in keys)
             self._carets += mark == "^"
-        start = _AT_START.match(text)
-        if number := ending["last"] or ending["first"] or (start and start["first"]):
+        if number := number or _split_part(text[: ending.start()] if ending else text)[1]:
             part, _, count = number.partition("/")
             seen = self._seen.get((author, count), set())
             seen = self._seen[author, count] = {part} if part in seen else seen | {part}
@@ -74,35 +72,29 @@ class Endings:
             if count in seen and len(seen) >= (2 if count < "5" else int(count)):
                 self._divided |= {(author, count)}
 
-    def strip(self, text: str, author: str | None, names: Names, counts: Counter[str]) -> str:
-        """The text without its signature and the marks of a part, which are counted."""
+    def without_block(self, text: str, author: str | None) -> str:
+        """The text without lines at its end that recur, or begin with the author's name."""
         blocks = [before for before, block in _blocks(text) if self._is_block(block, author)]
-        if blocks and re.search(r"\w", blocks[-1]):
-            counts[SIGNATURES] += 1
-            text = blocks[-1].rstrip()
-        ending = _ending(text)
-        before, signature, after, links = (ending[name] or "" for name in ("before", "signature", "after", "links"))
-        is_signed, number = self._is_signature(ending, author, names), ""
-        if (is_signed or not signature) and self._is_part(ending["first"], author):
-            number, before = ending["first"], ""
-        if is_signed or self._is_part(ending["last"], author):
-            number, after = ending["last"] or number, ""
-        body = text[: ending.start()] + before + ("" if is_signed else signature) + after
-        if (start := _AT_START.match(body)) and self._is_part(start["first"], author):
-            number, body = start["first"], start[1] + body[start.end() :]
-        if number and number[0] != "1":
-            body = _FIRST_ELLIPSIS.sub(r"\1", body)
-        if number and number[0] != number[-1]:
-            body = _LAST_ELLIPSIS.sub("", body)
-        if not (is_signed or number) or not re.search(r"[^\s.,!?]", body + links):
+        return blocks[-1] if blocks else text
+
+    def without_part(self, text: str, author: str | None) -> str:
+        """The text without the mark of a part, if the author, or several others, divide texts so."""
+        rest, number = _split_part(text)
+        divided = sum(each[1] == number[-1:] for each in self._divided)
+        if divided < FEWEST and (author, number[-1:]) not in self._divided:
             return text
-        counts.update({SIGNATURES: int(is_signed), PARTS: int(bool(number))})
-        return f"{body.rstrip()} {links.strip()}".rstrip()
+        if number[0] != "1":
+            rest = _FIRST_ELLIPSIS.sub("", rest)
+        return rest if number[0] == number[-1] else _LAST_ELLIPSIS.sub("", rest)
+
+    def without_signature(self, text: str, author: str | None, names: Names) -> str:
+        """The text without a speaker's name, or a name or initials as they recur with the author, at its end."""
+        ending = _find_ending(text)
+        if not ending or not self._is_signature(ending, author, names):
+            return text
+        return f"{text[: ending.start()]} {ending['links'].strip()}"
 
     def _is_signature(self, ending: re.Match[str], author: str | None, names: Names) -> bool:
-        """Whether a text ends with a speaker's name, or as it recurs with its author."""
-        if not ending["signature"]:
-            return False
         mark, name, adjoins = _mark(ending), ending["name"].casefold(), _adjoins(ending)
         if author and set(name.rstrip(".").split()) <= set(author.casefold().split()) and (mark == "," or not adjoins):
             return True
@@ -110,12 +102,11 @@ class Endings:
             return True
         marked, signed = self._counts[author, "marked", name], self._counts[author, "mark", ""]
         signs = signed >= FEWEST and signed >= SHARE_SIGNED * self._messages[author]
-        if adjoins or not _may_sign(ending):
+        if not _may_sign(ending):
             return signs and marked > 1 and mark not in ("", "/", "=")
         if mark == "^" and self._carets >= max(FEWEST, SHARE_CARETS * self._messages.total()):
             return True
-        often = marked + self._counts[author, "bare", name]
-        if self._recurs(author, often):
+        if self._recurs(author, marked + self._counts[author, "bare", name]):
             return True
         return signs and (marked > 1 or (self._counts[author, "mark", mark] >= FEWEST if mark else marked > 0))
 
@@ -128,22 +119,17 @@ class Endings:
         is_named = bool(author) and block.casefold().startswith(f"{author} ".casefold())
         return is_named or self._recurs(author, self._counts[author, "block", block])
 
-    def _is_part(self, number: str | None, author: str | None) -> bool:
-        """Whether a number such as 1/2 is that of a part: the author, or several others, divide texts so."""
-        if not number:
-            return False
-        return (author, number[-1]) in self._divided or sum(each[1] == number[-1] for each in self._divided) >= FEWEST
+
+def _find_ending(text: str) -> re.Match[str] | None:
+    return _ENDING.search(text, max(len(text) - MOST_CHARACTERS, 0))
 
 
-def _ending(text: str) -> re.Match[str]:
-    start = max(len(text) - MOST_CHARACTERS, 0)
-    while (match := _ENDING.search(text, start)) and match["name"]:
-        first = re.split(r"[\s-]", match["name"])[0]
-        if first.casefold() not in _NO_NAMES or first.isupper():
-            break
-        start = match.start("name") + len(first)  # Thanks-Anwar
-    assert match
-    return match
+def _split_part(text: str) -> tuple[str, str]:
+    """The text without the mark of a part at its end or start, such as `(1/2)`, and its number."""
+    if match := _PART_AT_END.search(text, max(len(text) - MOST_CHARACTERS, 0)):
+        return text[: match.start()] + match["links"], match["number"]
+    match = _PART_AT_START.match(text)
+    return (text[match.end() :], match["number"]) if match else (text, "")
 
 
 def is_signature(line: str, names: Names) -> bool:
@@ -154,8 +140,7 @@ def is_signature(line: str, names: Names) -> bool:
     is_prose = [word == "I" or (word[0].islower() and "@" not in word and "." not in word[:-1]) for word in words]
     is_small = [word.casefold().strip(",.") in _SMALL or names.is_person(word.strip(",.")) for word in words]
     prose = sum(said and not small for said, small in zip(is_prose, is_small, strict=True))
-    is_opener = words[0].casefold().strip(",.!'’") in _NO_WORDS and not is_small[0]
-    return (is_small[0] or not is_prose[0]) and not is_opener and prose * 4 <= len(words)
+    return prose * 4 <= len(words)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
@@ -174,20 +159,17 @@ def _mark(ending: re.Match[str]) -> str:
 
 def _adjoins(ending: re.Match[str]) -> bool:
     """Whether the mark follows a letter, a digit or an opening mark, as in A/B, 6-PM and '^a'."""
-    if ending["mark"] is None or ending["before"]:
-        return False
-    return _ADJOINS.match(ending.string[: ending.start("mark")][-1:]) is not None
+    start = ending.start("mark")
+    return start > 0 and _ADJOINS.match(ending.string, start - 1) is not None
 
 
 def _may_sign(ending: re.Match[str]) -> bool:
     """Whether an ending has initials, or words with a capital, of which none is an ordinary word."""
     mark, name = ending["mark"], ending["name"]
-    if not name or mark == ",":
+    if mark == "," or _adjoins(ending):
         return False
     if mark == "^" and " " not in name:
         return True
-    if name.islower():
-        return mark is not None and len(name) == 2 and name not in _NO_NAMES
     parts = [word.rstrip(".") for word in name.split()]
     ordinary = any(word.casefold() in (_NO_INITIALS if word.isupper() else _NO_NAMES) for word in parts)
-    return len(parts) < 4 and not ordinary and all(p[0].isupper() and (len(p) < 5 or not p.isupper()) for p in parts)
+    return not ordinary and all(part[0].isupper() for part in parts)

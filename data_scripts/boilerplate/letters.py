@@ -7,13 +7,11 @@ followed by punctuation ("Hi there,"). The name of who is thanked or addressed w
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from data_scripts.boilerplate import endings, quotations
 from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings, is_signature
-from data_scripts.boilerplate.names import MENTION, NAME, TITLES, Names, is_title_case, pattern, words
+from data_scripts.boilerplate.names import ADDRESSEE, MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
 QUOTATIONS, SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = (
     "quotations",
@@ -57,10 +55,8 @@ _FOOTER = re.compile(  # perhaps with a link, and an excuse
     rf"(?:\A|\n(?:--\s+)?|(?<=[.!?,)\n])[ \t]*|\s(?:--\s)?(?=[A-Z]))\s*(?i:{_DEVICE})(?:[^\n.!?]|\.(?=\w)){{0,60}}"
     r"(?:\.?\s+(?i:please excuse|excuseer|veuillez excuser)\s[^\n.!?]{1,40})?\.?\s*\Z"
 )
-_ADDRESSEE = re.compile(rf"\A\s*\.?(?P<name>{MENTION})(?:[,:;]|\s)+(?:(?:{MENTION}|@\d+)(?:[,:;]|\s)+)*(?:[–—-]+\s+)?")
 _HANDLE = re.compile(rf"(?<![\w@/])(?<!\w\.){MENTION}")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
-_TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
 # Who is thanked, greeted or the like, or follows the last comma of a sentence
 _ADDRESS = re.compile(
     rf"(?:(?<!\w)(?:(?P<thanks>(?i:{_THANKS}))|(?i:{pattern('before a name')})),?|(?<=[^\W\d_]),) "
@@ -84,16 +80,8 @@ SUSPECT = "|".join(
         rf"(?i:{pattern('hints of footers')})",
     )
 )
-_HAS_WORD = re.compile(r"\w")
+_SAYS = re.compile(rf"[\w{_EMOJI}]")
 MOST_WORDS = 5  # of a name
-
-
-class _Word(NamedTuple):
-    """A word of a name: where it ends, the word in lower case, and whether it is that of a person for sure."""
-
-    end: int
-    key: str
-    is_person: bool
 
 
 def strip_letter(
@@ -108,27 +96,35 @@ def strip_letter(
         author: who wrote it.
         endings: of the log's messages.
     """
-    stripped = original = reference = text.replace("\r\n", "\n")
-    for kind, step in STEPS:
-        shorter = step(stripped, names)
-        if shorter != stripped:
-            counts[MENTIONS if shorter.count(NAME) > stripped.count(NAME) else kind] += 1
+    steps: tuple[tuple[str, Callable[[str], str]], ...] = (
+        (QUOTATIONS, quotations.without_quotations),
+        (ADDRESSEES, lambda text: _without_addressee(text, names)),
+        (FOOTERS, lambda text: _FOOTER.sub("", text)),
+        (CLOSINGS, lambda text: _DELIMITER.sub("", text)),
+        (CLOSINGS, lambda text: _without_closing(text, names)),
+        (SIGNATURES, lambda text: endings.without_block(text, author)),
+        (PARTS, lambda text: endings.without_part(text, author)),
+        (SIGNATURES, lambda text: endings.without_signature(text, author, names)),
+        (PARTS, lambda text: endings.without_part(text, author)),
+        (SALUTATIONS, lambda text: _without_salutation(text, names)),
+    )
+    stripped = original = text.replace("\r\n", "\n").strip()
+    kinds = set[str]()
+    for kind, step in steps:
+        shorter = step(stripped).strip()
+        if shorter != stripped and _SAYS.search(shorter):
             stripped = shorter
-        if kind == ADDRESSEES and _ADDRESSEE.match(original):
-            reference = stripped
-        if kind == CLOSINGS:
-            stripped = endings.strip(stripped, author, names, counts)
+            kinds.add(kind)
+    counts.update(kinds)
     named = _name_addressed(stripped, names, author)
     counts[MENTIONS] += named.count(NAME) - stripped.count(NAME)
-    stripped = named
-    return text if stripped == original else _with_capital(stripped.strip(), reference)
+    return text if named == original else named
 
 
 def names_in_letter(text: str) -> Iterator[str]:
     """The names in the salutation and the signature of a text."""
-    greeting = _GREETING.match(text)
-    if greeting and (found := _end_of_name(text, greeting.end(), _NOBODY, bool(greeting["comma"]))):
-        yield text[greeting.end() : found[0]]
+    if greeted := _find_greeted(text, _NOBODY):
+        yield text[greeted[0] : greeted[1]]
     for match in _CLOSING.finditer(text):
         name = _FULL_NAME.match(text, match.end())
         if name and all(map(_may_be_name, name[0].split())) and _after_signature(text, match, _NOBODY) is not None:
@@ -146,87 +142,60 @@ def _with_capital(text: str, original: str) -> str:
     return text[0].upper() + text[1:] if is_lower and original.lstrip(" \n*_¡")[:1].isupper() else text
 
 
-def _unless_empty(shorter: str, text: str) -> str:
-    return shorter.strip() if shorter != text and _HAS_WORD.search(shorter) else text
-
-
-def _without_quotations(text: str, names: Names) -> str:
-    return _unless_empty(quotations.without_quotations(text), text)
-
-
-def _without_footer(text: str, names: Names) -> str:
-    return _unless_empty(_FOOTER.sub("", text), text)
-
-
 def _without_addressee(text: str, names: Names) -> str:
-    if match := _ADDRESSEE.match(text):
+    if match := ADDRESSEE.match(text):
         end = names.skip_last_names(text, match.start("name") + 1, match.end() - 1)  # @Tunde Bello
-        text = text[max(end, match.end()) :].lstrip(",: ") or text
-    match = _NICK.match(text)
-    if match and _is_addressee(text, match, names):
-        text = _unless_empty(text[match.end() :], text)
+        text = text[max(end, match.end()) :].lstrip(",: ")
+    if match := _NICK.match(text):
+        is_addressed = names.is_speaker if match["mark"] == ":" else names.is_person
+        text = _with_capital(text[match.end() :], text) if is_addressed(match["nick"]) else text
     return text
 
 
-def _is_addressee(text: str, match: re.Match[str], names: Names) -> bool:
-    nick, is_said_to_you = match["nick"], match["nick"].istitle() and _TO_YOU.match(text, match.end())
-    return names.is_speaker(nick) if match["mark"] == ":" or is_said_to_you else names.is_person(nick)
-
-
 def _without_salutation(text: str, names: Names) -> str:
-    greeting = _GREETING.match(text)
-    found = greeting and _end_of_name(text, greeting.end(), names, bool(greeting["comma"]))
-    if not (greeting and found):
-        return _unless_empty(_TO_NOBODY.sub("", text, count=1) if _TO_NOBODY.match(text) else text, text)
-    name_end, end = found
-    if _HAS_WORD.search(text[end:]):
-        return text[end:]
-    greeted = {word.strip(".,").casefold() for word in text[greeting.end() : name_end].split()}
-    return text if greeted <= TITLES | _ROLES else f"{text[: greeting.end()]}{NAME}{text[name_end:]}"
+    if greeted := _find_greeted(text, names):
+        shorter = text[greeted[2] :]
+    else:
+        shorter = _TO_NOBODY.sub("", text, count=1) if _TO_NOBODY.match(text) else text
+    return _with_capital(shorter, text)
 
 
-def _end_of_name(text: str, start: int, names: Names, after_comma: bool = False) -> tuple[int, int] | None:
-    """The ends of the name that begins at `start`, and of what separates it from the text; None if there is none.
+def _find_greeted(text: str, names: Names) -> tuple[int, int, int] | None:
+    """The start and end of the name of who is greeted, such as `Mrs. K. Okafor and Tunde`, and where the text begins.
 
     Names of persons need nothing after them; other speakers and capitalized words need punctuation or the line's end.
-    """
-    words = list(islice(_words_of_name(text, start, names, after_comma), MOST_WORDS))
-    last = next((word.end for word in reversed(words) if word.key not in _JOINING), None)
-    if last and (after := _AFTER_NAME.match(text, last)):
-        return after.start("after"), after.end()
-    if sure := [word.end for word in words if word.is_person]:
-        return sure[-1], len(text) - len(text[sure[-1] :].lstrip(" \t\r\n\xa0,!."))
-    return None
-
-
-def _words_of_name(text: str, start: int, names: Names, after_comma: bool) -> Iterator[_Word]:
-    """The words from `start` on that may be those of a name, such as `Mrs. K. Okafor and Tunde`.
-
     After the comma of `Hi, Tunde`, titles and speakers' names are, and a capitalized word that ends a sentence.
     """
-    is_first, has_title = True, False
-    while match := _WORD.match(text, start):
+    if not (greeting := _GREETING.match(text)):
+        return None
+    at = start = greeting.end()
+    last = sure = None
+    for _ in range(MOST_WORDS):
+        if not (match := _WORD.match(text, at)):
+            break
         word, key = match["word"], match["word"].casefold()
-        is_title, is_person = key in TITLES, names.is_person(word)
+        is_title, is_sure = key in TITLES, names.is_person(word) or word[0] in "<@"
         is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
-        is_name = is_initial or _may_be_name(word) or word[0] in "<@"
-        is_known = is_title or is_person or (not is_first and names.knows(word))
-        is_possible = is_name or names.knows(word) or key in _ROLES or (not is_first and key in _JOINING)
-        if not (is_known or (is_possible and (not after_comma or _SENTENCE_END.match(text, match.end("word"))))):
-            return
-        start = match.end() if is_title or is_initial else match.end("word")
-        yield _Word(start, key, is_person or word[0] in "<@" or (has_title and is_name))
-        is_first, has_title = False, has_title or is_title
+        is_name = is_initial or _may_be_name(word) or word[0] in "<@" or names.knows(word)
+        is_possible = is_name or key in _ROLES or (at > start and key in _JOINING)
+        if greeting["comma"] and not _SENTENCE_END.match(text, match.end("word")):
+            is_possible = names.is_person(word)
+        if not (is_title or is_possible):
+            break
+        at = match.end() if is_title or is_initial else match.end("word")
+        last = last if key in _JOINING else at
+        sure = at if is_sure else sure
+    if last and (after := _AFTER_NAME.match(text, last)):
+        return start, after.start("after"), after.end()
+    return (start, sure, len(text) - len(text[sure:].lstrip(" \t\r\n\xa0,!."))) if sure else None
 
 
 def _without_closing(text: str, names: Names) -> str:
-    shorter = _unless_empty(_DELIMITER.sub("", text), text)
-    for match in _CLOSING.finditer(shorter):
-        rest = _after_signature(shorter, match, names)
+    for match in _CLOSING.finditer(text):
+        rest = _after_signature(text, match, names)
         if rest is not None:
-            shorter = _unless_empty(shorter[: match.start()].rstrip(" \n,-–—") + rest, shorter)
-            break
-    return shorter
+            return text[: match.start()].rstrip(" \n,-–—") + rest
+    return text
 
 
 def _after_signature(text: str, match: re.Match[str], names: Names) -> str | None:
@@ -245,18 +214,18 @@ def _after_signature(text: str, match: re.Match[str], names: Names) -> str | Non
 def _is_signed(match: re.Match[str], lines: list[str], names: Names) -> bool:
     """Whether a name, and nothing else, follows a phrase that is a closing only then."""
     first, *others = [line.strip(" .,!") for line in lines if line.strip()] or [""]
-    is_below, words = not lines[0], first.split()
-    if not 0 < len(words) <= 3 or not all(is_signature(line, names) for line in others):
+    words = first.split()
+    if not 0 < len(words) <= 3 or (lines[0] and match["thanks"]):
         return False
-    if not is_below and match["thanks"]:
-        return False
-    is_known = names.is_person(words[0])
-    is_name = "," in match["after"] and all(map(_may_be_name, words))
-    return is_known or is_name
+    is_name = names.is_person(words[0]) or ("," in match["after"] and all(map(_may_be_name, words)))
+    return is_name and all(is_signature(line, names) for line in others)
 
 
 def _name_addressed(text: str, names: Names, author: str | None) -> str:
     """Replace other speakers' handles, names where somebody is addressed, and in "Thanks Tunde," capitalized words."""
+    if greeted := _find_greeted(text, names):  # in a text that says nothing else
+        words = {word.strip(".,").casefold() for word in text[greeted[0] : greeted[1]].split()}
+        text = text if words <= TITLES | _ROLES else f"{text[: greeted[0]]}{NAME}{text[greeted[1] :]}"
     for handle in reversed([*_HANDLE.finditer(text)]):
         name = handle[0].strip("<@>")
         if not names.is_speaker(name) or name.casefold() == (author or "").casefold():
@@ -280,12 +249,3 @@ def _is_name(match: re.Match[str], names: Names) -> bool:
         before = match.string[: match.start()].split()[-1]
         return is_known and before.islower() and _END.match(match.string, match.end()) is not None
     return is_known or (match["thanks"] is not None and all(map(_may_be_name, said.split())))
-
-
-STEPS = (
-    (QUOTATIONS, _without_quotations),
-    (ADDRESSEES, _without_addressee),
-    (FOOTERS, _without_footer),
-    (CLOSINGS, _without_closing),
-    (SALUTATIONS, _without_salutation),
-)

@@ -22,6 +22,7 @@ def words(name: str) -> frozenset[str]:
 TITLES = words("titles")
 # @name, @115712, and Slack's <@U024BE7LH>; not a time or a rate, such as @5pm, @60fps and @1,000
 MENTION = r"(?:<@[!&]?\w{1,64}(?:\|[^<>\n]{1,80})?>|@(?!\d{1,4}[A-Za-z]{0,3}(?!\w)|\d+[.,:]\d)\w+(?:[.-]\w+)*)"
+ADDRESSEE = re.compile(rf"\A\s*\.?(?P<name>{MENTION})(?:[,:;]|\s)+(?:(?:{MENTION}|@\d+)(?:[,:;]|\s)+)*(?:[–—-]+\s+)?")
 _NO_PERSONS = words("no persons")
 _LAST_NAME = re.compile(r" ([^\W\d_][\w-]*(?:['’](?!s\b)[\w-]+)?)")
 _IN_PARENTHESES = re.compile(r"\s*[(\[].*?[)\]]")

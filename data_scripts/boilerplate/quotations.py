@@ -2,45 +2,29 @@
 
 import re
 
+from data_scripts.boilerplate.names import pattern
+
 _QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= )|[^\W\d_]{1,9}>(?=\s))")  # also after the initials or name of the author
 _SIGNED = re.compile(r"-----BEGIN PGP SIGNED MESSAGE-----(?:\r?\nHash: .*)?")
-_SIGNATURE = re.compile(
-    r"--\s?|—|_{3,}|\w+(?: \w+){0,2} Outlook (?:for|für|pour|para|per|voor) \w+\s?(?:<\S+>)?|\w{3,12}から送信|"
-    r"(?:(?:This message was s|S)ent from my|(?:Diese Nachricht wurde v|V)on meinem|Verstuurd vanaf mijn|Wysłane z|"
-    r"Отправлено (?:с|из)) \w.{0,80}|Gesendet mit der .{0,20}\bApp"
-)
+_SIGNATURE = re.compile(rf"--\s?|—|_{{3,}}|{pattern('lines of mail programs')}")
 # `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
 _ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")
-_FROM = (
-    r"(?:From|Von|De|Da|Van|Od|Från|Fra|Lähettäjä|От|От кого|Від|Kimden|Gönderen|差出人|发件人|寄件者|寄件人|"
-    r"보낸 사람|Feladó|Από|מאת|من|De la|Dari|Từ|จาก)\s?[:：]"
-)
+_FROM = rf"(?:{pattern('mails are from')})\s?[:：]"
 _OUTLOOK = re.compile(rf"\s*\*?{_FROM}\*?\s*\S")
 _OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{0,15}(?: [^\W\d_]{1,12})?\s?[:：]\*?\s*\S")
 # The line before a quotation, such as `On 4 March 2024, Ann wrote:`, has a date or an address, or one of these words.
-_WROTE = (
-    r"\b(?:wrote|writes|said|schrieb|écrit|escribió|ha scritto|schreef|escreveu|skrev|napisał|kirjoitti|yazdı|написал)"
-)
-_FORWARDS = r"\b(?:forwarded|weitergeleitete|réexpédié|transféré|inoltrato|reenviado|reencaminhada|doorgestuurd)"
-_INTRODUCES = re.compile(rf"\d|@|{_WROTE}|{_FORWARDS}")
-_UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*{_WROTE}.{{0,12}}:\s*")  # before lines without marks
+_WROTE = rf"(?:{pattern('wrote')})"
+_INTRODUCES = re.compile(rf"\d|@|\b(?:{_WROTE}|writes|said|{pattern('forwarded')})")
+_UNQUOTED = re.compile(rf"\s*\S.*\b\d{{4}}\b.*\d{{1,2}}[:.]\d\d.*\b{_WROTE}.{{0,12}}:\s*")  # before lines without marks
 _ABOVE = re.compile(r".*\breply above this line\b.*", re.IGNORECASE)  # of help desks
 MAX_INTRODUCTION = 4  # lines
-_AUTHORS = r"(?:wrote|schrieb|écrit|escribió|scritto|schreef|escreveu|skrev|napisał|написал)[^\n:]{0,60}:"
-_SENT = (  # or the subject: journeys, too, have "From:" and "To:"
-    r"(?:Sent|Subject|Gesendet|Betreff|Envoyé|Objet|Enviad[oa](?: el)?|Asunto|Assunto|Inviato|Oggetto|Verzonden|"
-    r"Onderwerp|Skickat|Ämne|Wysłano|Temat|Отправлено|Тема)\s?[:：]"
-)
-_ORIGINAL_WITHIN = (
-    r"-{3,}[ \t]?(?:Original|Ursprüngliche|Forwarded|Weitergeleitete|Message d['’]origine|Mensaje original|Messaggio|"
-    r"Mensagem|Oorspronkelijk|Wiadomość|Исходное)[^\n-]{0,30}-{3,}"
-)
+_AUTHORS = rf"{_WROTE}[^\n:]{{0,60}}:"
+_SENT = rf"(?:{pattern('mails are sent')})\s?[:：]"  # or the subject: journeys, too, have "From:" and "To:"
+_ORIGINAL_WITHIN = rf"-{{3,}}[ \t]?(?:{pattern('mails are quoted')})[^\n-]{{0,30}}-{{3,}}"
 # RE2 finds every text that quotes a mail, and few others.
 SUSPECT = rf"{_ORIGINAL_WITHIN}|{_AUTHORS}|{_SENT}|(?i:reply above this line)"
-_SUSPECT, _HAS_AUTHOR = (
-    re.compile(SUSPECT),
-    re.compile(rf"[\d@].{{1,200}}{_AUTHORS}|{_FROM}|---|(?i:reply above)", re.DOTALL),
-)
+_SUSPECT = re.compile(SUSPECT)
+_HAS_AUTHOR = re.compile(rf"[\d@].{{1,200}}{_AUTHORS}|{_FROM}|---|(?i:reply above)", re.DOTALL)
 # Lines may have been joined.
 _QUOTATION = re.compile(
     rf"(?:(?<=\S)\s+)(?:{_ORIGINAL_WITHIN}|\*?{_FROM}.{{1,150}}?\s\*?{_SENT}|"
