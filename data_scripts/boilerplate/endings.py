@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from data_scripts.boilerplate.names import ADDRESSEE, Names, pattern, words
 from data_scripts.boilerplate.quotations import without_quotations
@@ -40,18 +40,18 @@ SUSPECT = (
 
 
 class Endings:
-    """The signatures and the marks of parts of each author, or of each side of ready pairs."""
+    """The signatures and the marks of parts of each author, or of each side of ready pairs.
+
+    Attributes:
+        messages: how many each author wrote.
+    """
 
     def __init__(self) -> None:
-        self._messages: Counter[str | None] = Counter()
+        self.messages: Counter[str | None] = Counter()
         self._counts: Counter[tuple[str | None, str, str]] = Counter()  # of marks, and of names
         self._carets = 0  # of all authors
         self._seen: dict[tuple[str | None, str], set[str]] = {}  # the last parts, by their number
         self._divided: set[tuple[str | None, str]] = set()
-
-    def add_authors(self, authors: Iterable[str | None]) -> None:
-        """Count messages by author."""
-        self._messages.update(authors)
 
     def add(self, author: str | None, text: str) -> None:
         """Count the ending of a message that `SUSPECT` matches."""
@@ -101,10 +101,10 @@ class Endings:
         if mark in ("", "-", "~") and not adjoins and names.is_named(ending["name"].rstrip(".")):
             return True
         marked, signed = self._counts[author, "marked", name], self._counts[author, "mark", ""]
-        signs = signed >= FEWEST and signed >= SHARE_SIGNED * self._messages[author]
+        signs = signed >= FEWEST and signed >= SHARE_SIGNED * self.messages[author]
         if not _may_sign(ending):
             return signs and marked > 1 and mark not in ("", "/", "=")
-        if mark == "^" and self._carets >= max(FEWEST, SHARE_CARETS * self._messages.total()):
+        if mark == "^" and self._carets >= max(FEWEST, SHARE_CARETS * self.messages.total()):
             return True
         if self._recurs(author, marked + self._counts[author, "bare", name]):
             return True
@@ -112,7 +112,7 @@ class Endings:
 
     def _recurs(self, author: str | None, times: int) -> bool:
         """Whether an author ends texts so many times that it is a habit."""
-        return times >= FEWEST and times >= SHARE * self._messages[author]
+        return times >= FEWEST and times >= SHARE * self.messages[author]
 
     def _is_block(self, block: str, author: str | None) -> bool:
         """Whether lines recur, or begin with the author's name."""

@@ -63,7 +63,6 @@ _ADDRESS = re.compile(
     rf"(?P<name>(?P<title>(?i:{'|'.join(sorted(TITLES))})\.? )?\w[\w'’-]*(?: [^\W\d_][\w'’-]*){{0,2}})"
     r"(?=\s*(?:[,.!?:](?!\w)|[–—-]\s|\n|$))"
 )
-_END = re.compile(r"[.!]|\s*(?:\n|$)")
 _FULL_NAME = re.compile(r"\s*[^\W\d_]{2,}(?: [^\W\d_]{2,}){0,2}(?=\s*(?:[,.\n|–—-]|$))")
 _NOBODY, _NO_ENDINGS = Names(), Endings()
 # RE2 finds every text that a step may change, except those with a speaker's name, and few others.
@@ -247,5 +246,5 @@ def _is_name(match: re.Match[str], names: Names) -> bool:
     is_known = names.is_named(said) or (match["title"] is not None and names.knows(said))
     if match[0].startswith(","):
         before = match.string[: match.start()].split()[-1]
-        return is_known and before.islower() and _END.match(match.string, match.end()) is not None
+        return is_known and before.islower() and _SENTENCE_END.match(match.string, match.end()) is not None
     return is_known or (match["thanks"] is not None and all(map(_may_be_name, said.split())))

@@ -18,7 +18,7 @@ def strip(texts, text, author="desk"):
     """The text without its ending, after texts of its author and of others."""
     endings, counts = Endings(), Counter()
     for writer, each in [*(("desk", text) for text in texts), *OTHERS]:
-        endings.add_authors([writer])
+        endings.messages[writer] += 1
         endings.add(writer, each)
     stripped = strip_letter(text, Names(), counts, author, endings)
     return stripped, {kind for kind in (SIGNATURES, PARTS) if counts[kind]}
