@@ -17,12 +17,6 @@ MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writi
 _INVISIBLE = re.compile(f"[{MARKS}\u064b-\u0652]")  # Arabic's short vowels are optional
 _POINTS = " \n\xa0\u202f.。।۔"
 MAX_NOTICE = 200  # characters of one of Messenger's phrases
-# What a person tells of somebody without a name, or in the middle of a sentence
-_NO_NAME = (
-    r"(?:an?|and|as|but|everybody|everyone|he|i|if|it|my|nobody|our|she|so|somebody|someone|that|the|they|this|we|what|"
-    r"when|who|er|ich|jemand|mein\w*|sie|wer|wir|elle|il|je|mon|nous|qui|alguien|ella|mi|quién|yo|chi|io|lei|lui|ela|ele|eu|"
-    r"meu|minha|quem|ik|hij|mijn|wie|zij|ja|kto|on|ona)\b"
-)
 
 
 def _plain(text: str) -> str:
@@ -34,16 +28,20 @@ def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
 
 
 _NOTICES = json.loads(Path(__file__).with_name("notices.json").read_text(encoding="utf-8"))
-_AFTER = {kind: re.compile(pattern) for kind, pattern in _NOTICES.pop("after").items()}
-_PATTERNS, _ADDED = _NOTICES.pop("patterns"), _NOTICES.pop("added")
+_AFTER, _PATTERNS, _ADDED = (_NOTICES.pop(name) for name in ("after", "patterns", "added"))
+# What a person tells of somebody without a name, or in the middle of a sentence
+_NO_NAME = "|".join(_NOTICES.pop("no names"))
 _PHRASES = {kind: frozenset(map(_plain, phrases)) for kind, phrases in _NOTICES.items()}
-_KINDS = {phrase: kind for kind in ("deleted", "call", "media") for phrase in _PHRASES[kind]}
-_STARTS = {kind: tuple(sorted(_PHRASES[kind], key=len, reverse=True)) for kind in _AFTER}
+_WHATSAPP = ("deleted", "call", "media", "waiting for the message", "forwarded")  # kinds of its phrases
 
 
 @cache  # compiled for the programs of the logs that are read
 def _patterns(program: str) -> dict[str, re.Pattern[str]]:
-    return {kind: _any_of(patterns) for kind, patterns in _PATTERNS.get(program, {}).items()}
+    kinds = dict(_PATTERNS.get(program, {}))
+    for kind in _WHATSAPP if program == "WhatsApp" else ():
+        phrases = "|".join(map(re.escape, _PHRASES[kind]))
+        kinds[kind] = [*kinds.get(kind, ()), f"(?-i:{phrases}){_AFTER.get(kind, '')}"]
+    return {kind: _any_of(patterns) for kind, patterns in kinds.items()}
 
 
 @cache
@@ -61,17 +59,7 @@ def notice_kind(text: str, *programs: str) -> str | None:
         for kind, pattern in _patterns(program).items():
             if pattern.fullmatch(plain):
                 return kind
-    found = _KINDS.get(plain)
-    if found == "deleted" or "WhatsApp" not in programs:
-        return found if found == "deleted" else None
-    if found:
-        return found
-    for kind, starts in _STARTS.items():
-        if plain.startswith(starts):
-            start = next(filter(plain.startswith, starts))
-            if _AFTER[kind].fullmatch(plain[len(start) :]):
-                return kind
-    return None
+    return "deleted" if plain in _PHRASES["deleted"] else None
 
 
 def without_added(text: str, *programs: str) -> str:
@@ -84,9 +72,9 @@ def without_added(text: str, *programs: str) -> str:
 def without_media(text: str) -> str:
     """A message of WhatsApp without what is in place of its picture or file."""
     before, mark, last = text.rpartition("\u200e")
-    if mark and _KINDS.get(_plain(last)) == "media":
+    if mark and _plain(last) in _PHRASES["media"]:
         return before
-    if text.startswith("<") and _KINDS.get(_plain(text[1:].partition(">")[0])) == "media":  # in a browser's export
+    if text.startswith("<") and _plain(text[1:].partition(">")[0]) in _PHRASES["media"]:  # in a browser's export
         return text.partition(">")[2]
     return text
 
@@ -96,7 +84,7 @@ def _templates(kind: str) -> re.Pattern[str]:
     phrases = [re.escape(phrase).replace(r"\{\}", r"[^?!\n]{0,80}") for phrase in _PHRASES[kind]]
     named = "|".join(phrase.partition(r"\ ")[2] for phrase in phrases if phrase.startswith("["))
     others = "|".join(phrase for phrase in phrases if not phrase.startswith("[")) or "(?!)"
-    return re.compile(rf"(?!{_NO_NAME})(?P<name>[^?!…,:;\n]{{1,60}}?) (?:{named})|{others}")
+    return re.compile(rf"(?!(?:{_NO_NAME})\b)(?P<name>[^?!…,:;\n]{{1,60}}?) (?:{named})|{others}")
 
 
 def is_messenger_notice(text: str, others: Collection[str]) -> bool:

@@ -78,20 +78,15 @@ _OBFUSCATED = re.compile(
     rf"|(?:\s{{1,2}}at\s{{1,2}}|\s?@\s?){_LABEL}(?:(?:{_DOT}|\.){_LABEL}){{0,3}}{_DOT}{_COMMON_TOP_LEVEL})(?!\w)",
     re.IGNORECASE,
 )
-_LOCAL_LENGTH = 64
+_LOCAL_END = re.compile(r"[\w.+-]{1,64}\Z")
 
 
 def _find_emails(text: str, urls: list[Span], regions: tuple[str, ...]) -> Iterator[Span]:
     for match in _EMAIL.finditer(text):
         yield match.span(match.lastgroup or 0)
     for match in _OBFUSCATED.finditer(text):
-        start = match.start()
-        while start > max(0, match.start() - _LOCAL_LENGTH) and (
-            text[start - 1].isalnum() or text[start - 1] in "._+-"
-        ):
-            start -= 1
-        if start < match.start():
-            yield start, match.end()
+        if local := _LOCAL_END.search(text, max(0, match.start() - 64), match.start()):
+            yield local.start(), match.end()
 
 
 # -- URLs -------------------------------------------------------------------------------------------------------------
@@ -249,19 +244,6 @@ def _is_address(text: str) -> bool:
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
-_KEY_PREFIXES = (
-    r"A(?:KIA|SIA|GPA|IDA|ROA|IPA|NPA|NVA)[A-Z2-7]",
-    r"gh[pousr]_|github_pat_|glpat-",
-    r"xox[a-z]-|xapp-",
-    r"[sr]k_(?:live|test)_|whsec_",
-    r"AIza|GOCSPX-|ya29\.",
-    r"sk-",
-    r"hf_|npm_|SG\.|pypi-",
-    r"eyJ",
-    r"PRIVATE KEY",
-    r":AA",
-    r"(?i:secret_access_key)",
-)
 _KEY = re.compile(
     r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|(?i:secret_access_key)[\"']?\s{0,3}[=:]\s{0,3}[\"']?[A-Za-z0-9/+=]{40}"
@@ -285,7 +267,14 @@ _SEVEN_DIGITS = r"\p{Nd}(?:[^\p{Nd}]{0,4}\p{Nd}){6}"
 # Where spans of several kinds overlap, all of it is masked, as the kind that comes first here. The patterns are kept
 # simple, so that RE2 searches for all of them in one pass.
 KINDS = (
-    Kind("keys of services", "[KEY]", "|".join(_KEY_PREFIXES), _find_keys),
+    Kind(
+        "keys of services",
+        "[KEY]",
+        r"A(?:KIA|SIA|GPA|IDA|ROA|IPA|NPA|NVA)[A-Z2-7]|gh[pousr]_|github_pat_|glpat-|xox[a-z]-|xapp-|"
+        r"[sr]k_(?:live|test)_|whsec_|AIza|GOCSPX-|ya29\.|sk-|hf_|npm_|SG\.|pypi-|eyJ|PRIVATE KEY|:AA|"
+        "(?i:secret_access_key)",
+        _find_keys,
+    ),
     Kind("URLs with credentials", "[URL]", r"://[^\s]*[@=]|www\.[^\s]*=|hooks\.slack|/webhooks/", _find_secret_urls),
     Kind("e-mail addresses", "[EMAIL]", r"[@＠]|(?i:[(\[{<]\s*at\s*[)\]}>]|\sdot\s)", _find_emails),
     Kind("IBANs", "[IBAN]", _SEVEN_DIGITS, _find_ibans),
