@@ -74,8 +74,11 @@ class Endings:
 
     def without_block(self, text: str, author: str | None) -> str:
         """The text without lines at its end that recur, or begin with the author's name."""
-        blocks = [before for before, block in _blocks(text) if self._is_block(block, author)]
-        return blocks[-1] if blocks else text
+        for before, block in _blocks(text):
+            is_named = author and block.casefold().startswith(f"{author} ".casefold())
+            if is_named or self._recurs(author, self._counts[author, "block", block]):
+                text = before
+        return text
 
     def without_part(self, text: str, author: str | None) -> str:
         """The text without the mark of a part, if the author, or several others, divide texts so."""
@@ -113,11 +116,6 @@ class Endings:
     def _recurs(self, author: str | None, times: int) -> bool:
         """Whether an author ends texts so many times that it is a habit."""
         return times >= FEWEST and times >= SHARE * self.messages[author]
-
-    def _is_block(self, block: str, author: str | None) -> bool:
-        """Whether lines recur, or begin with the author's name."""
-        is_named = bool(author) and block.casefold().startswith(f"{author} ".casefold())
-        return is_named or self._recurs(author, self._counts[author, "block", block])
 
 
 def _find_ending(text: str) -> re.Match[str] | None:

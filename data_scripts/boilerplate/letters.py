@@ -13,14 +13,8 @@ from data_scripts.boilerplate import endings, quotations
 from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings, is_signature
 from data_scripts.boilerplate.names import ADDRESSEE, MENTION, NAME, TITLES, Names, is_title_case, pattern, words
 
-QUOTATIONS, SALUTATIONS, CLOSINGS, FOOTERS, ADDRESSEES = (
-    "quotations",
-    "salutations",
-    "closings and signatures",
-    "device footers",
-    "addressees",
-)
-MENTIONS = f"names replaced by {NAME}"
+QUOTATIONS, SALUTATIONS, CLOSINGS = "quotations", "salutations", "closings and signatures"
+FOOTERS, ADDRESSEES, MENTIONS = "device footers", "addressees", f"names replaced by {NAME}"
 KINDS = (QUOTATIONS, SALUTATIONS, CLOSINGS, SIGNATURES, PARTS, FOOTERS, ADDRESSEES, MENTIONS)
 
 _EMOJI = "\u2600-\u27bf\U0001f300-\U0001faff\ufe0f"
@@ -57,6 +51,7 @@ _FOOTER = re.compile(  # perhaps with a link, and an excuse
 )
 _HANDLE = re.compile(rf"(?<![\w@/])(?<!\w\.){MENTION}")
 _NICK = re.compile(r"\s*(?P<nick>\w[\w.’'\[\]|`^-]*(?: \w[\w.’'-]*){0,2})(?P<mark>[:,])\s+")
+_TO_YOU = re.compile(r"(?i:you|your|please|thanks|thank|i|i'm|we|we're)\b")
 # Who is thanked, greeted or the like, or follows the last comma of a sentence
 _ADDRESS = re.compile(
     rf"(?:(?<!\w)(?:(?P<thanks>(?i:{_THANKS}))|(?i:{pattern('before a name')})),?|(?<=[^\W\d_]),) "
@@ -146,7 +141,8 @@ def _without_addressee(text: str, names: Names) -> str:
         end = names.skip_last_names(text, match.start("name") + 1, match.end() - 1)  # @Tunde Bello
         text = text[max(end, match.end()) :].lstrip(",: ")
     if match := _NICK.match(text):
-        is_addressed = names.is_speaker if match["mark"] == ":" else names.is_person
+        is_said_to_you = match["nick"].istitle() and _TO_YOU.match(text, match.end())
+        is_addressed = names.is_speaker if match["mark"] == ":" or is_said_to_you else names.is_person
         text = _with_capital(text[match.end() :], text) if is_addressed(match["nick"]) else text
     return text
 
@@ -168,12 +164,12 @@ def _find_greeted(text: str, names: Names) -> tuple[int, int, int] | None:
     if not (greeting := _GREETING.match(text)):
         return None
     at = start = greeting.end()
-    last = sure = None
+    last, sure, has_title = None, None, False
     for _ in range(MOST_WORDS):
         if not (match := _WORD.match(text, at)):
             break
         word, key = match["word"], match["word"].casefold()
-        is_title, is_sure = key in TITLES, names.is_person(word) or word[0] in "<@"
+        is_title = key in TITLES
         is_initial = len(word) == 1 and word.isupper() and key not in _NO_NAMES
         is_name = is_initial or _may_be_name(word) or word[0] in "<@" or names.knows(word)
         is_possible = is_name or key in _ROLES or (at > start and key in _JOINING)
@@ -183,7 +179,8 @@ def _find_greeted(text: str, names: Names) -> tuple[int, int, int] | None:
             break
         at = match.end() if is_title or is_initial else match.end("word")
         last = last if key in _JOINING else at
-        sure = at if is_sure else sure
+        sure = at if names.is_person(word) or word[0] in "<@" or (has_title and is_name) else sure
+        has_title = has_title or is_title
     if last and (after := _AFTER_NAME.match(text, last)):
         return start, after.start("after"), after.end()
     return (start, sure, len(text) - len(text[sure:].lstrip(" \t\r\n\xa0,!."))) if sure else None

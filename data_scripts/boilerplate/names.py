@@ -42,9 +42,8 @@ class Names:
         speakers: as the log spells them: `Tunde Bello`, `Bello, Tunde`, `tunde.bello@example.org`, `tunde_9`.
 
     Attributes:
-        first: first names, and the only names of speakers with one.
+        first: first names, and the only names of speakers with one, such as handles.
         last: the other parts of names.
-        handles: names with digits or underscores, which are no words.
         speakers: all names, as they are.
         ordinary: names that are ordinary words, too, or those of companies.
     """
@@ -52,12 +51,11 @@ class Names:
     def __init__(self, speakers: Collection[str] = ()) -> None:
         self.first: set[str] = set()
         self.last: set[str] = set()
-        self.handles: set[str] = set()
         self.speakers: set[str] = set()
         self.ordinary = set(words("ordinary names"))
         for speaker in speakers:
             self._add(speaker.strip().casefold())
-        self._words = self.first | self.last | self.handles
+        self._words = self.first | self.last
         self._beginnings = {re.split("[.-]", word)[0] for word in self._words}
 
     def _add(self, speaker: str) -> None:
@@ -70,10 +68,12 @@ class Names:
         parts = [part for part in parts if part and part not in TITLES]
         self.speakers.add(" ".join(parts))
         if not parts or any(part.strip("0123456789") in _NO_PERSONS for part in re.split(r"[\s._-]+", " ".join(parts))):
-            is_handle = _HANDLE.fullmatch(speaker) is not None
-            (self.handles if is_handle else self.ordinary).update([speaker] if is_handle else parts)  # Nimbus Support
+            if _HANDLE.fullmatch(speaker):
+                self.first.add(speaker)
+            else:
+                self.ordinary.update(parts)  # Nimbus Support
         elif len(parts) == 1 and _HANDLE.fullmatch(parts[0]):
-            self.handles.add(parts[0])
+            self.first.add(parts[0])
         elif len(parts) <= 4 and all(len(part) > 1 and part.replace("-", "").isalpha() for part in parts[:1]):
             self.first.add(parts[0])
             self.last.update(part for part in parts[1:] if len(part) > 1)
@@ -93,7 +93,7 @@ class Names:
     def is_person(self, name: str) -> bool:
         """Whether it is a speaker's name, and no ordinary word."""
         key = name.casefold()
-        return key not in self.ordinary and (key in self.first or key in self.handles)
+        return key in self.first and key not in self.ordinary
 
     def is_named(self, words: str) -> bool:
         """Whether some words are a speaker's name, and nothing else; an ordinary word must have a capital."""

@@ -42,8 +42,9 @@ def _strip_file(path: Path, texts: Mapping[str, Sequence[str]], filters: Filters
                         stripped = strip_letter(text, names, counts, author, habits)
                     changed.append(stripped != text)
                     if stripped != text:
-                        _, *sizes = measure(stripped)
-                        rows.append((stripped, *sizes, measure_language(stripped, *sizes, filters)))
+                        _, characters, letters = measure(stripped)
+                        language = measure_language(stripped, characters, letters, filters)
+                        rows.append((stripped, characters, letters, language))
                 for name, values in zip((column, *measures), zip(*rows, strict=True), strict=True) if rows else ():
                     array = pc.replace_with_mask(batch[name], pa.array(changed), pa.array(values, batch[name].type))
                     table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), array)

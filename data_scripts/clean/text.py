@@ -20,7 +20,7 @@ _BLOCKS = "p|div|br|li|ul|ol|table|tr|td|th|h[1-6]|pre|blockquote|html|body|head
 _BLOCK = re.compile(_BLOCKS)
 _TAG = re.compile(rf"</?(?:{_BLOCKS}|a|b|i|u|strong|em|span|img|code|font)(?:\s[^<>]*)?/?>", re.IGNORECASE)
 _NO_TAG = re.compile(r"<(?![^<>]*>)")
-_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+_REFERENCE = re.compile(r"&(?:#[0-9]{1,7};|#[xX][0-9a-fA-F]{1,6};|([A-Za-z][A-Za-z0-9]{1,31};))")
 # What a quotation says is in the message that it quotes; `quote` is Skype's.
 _SKIPPED = {"script", "style", "head", "blockquote", "quote"}
 
@@ -45,12 +45,9 @@ def normalize_text(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The text with HTML's character references decoded, once; `&section` in a URL lacks its `;`."""
-    return _REFERENCE.sub(_decoded, text) if "&" in text else text
-
-
-def _decoded(reference: re.Match[str]) -> str:
-    name = reference[0][1:]
-    return html.unescape(reference[0]) if name[0] == "#" else html5.get(name, reference[0])
+    if "&" not in text:
+        return text
+    return _REFERENCE.sub(lambda match: html5.get(match[1], match[0]) if match[1] else html.unescape(match[0]), text)
 
 
 def are_html(texts: Sequence[str]) -> bool:

@@ -19,25 +19,11 @@ from data_scripts.boilerplate.letters import (
 )
 from data_scripts.boilerplate.names import Names
 
-SPEAKERS = [
-    *("Tunde Bello", "Ngozi Okafor", "Priya Sharma", "Weber, Frank", "marta.lopez@example.org", "Anne-Marie Blanc"),
-    *(
-        "Will Price",
-        "Mark",
-        "May Chen",
-        "Siobhán O'Neill",
-        "Grace",
-        "Support",
-        "Admin",
-        "user123",
-        "bob",
-        "wes",
-        "tom9",
-        "116793",
-    ),
-    "Nimbus Support",
-]
-NAMES = Names(SPEAKERS)
+NAMES = Names(
+    ["Tunde Bello", "Ngozi Okafor", "Priya Sharma", "Weber, Frank", "marta.lopez@example.org", "Anne-Marie Blanc",
+     "Will Price", "Mark", "May Chen", "Siobhán O'Neill", "Grace", "Support", "Admin", "user123", "bob", "wes", "tom9",
+     "116793", "Nimbus Support"]
+)  # fmt: skip
 
 SALUTED = [
     ("Hi Tunde, the server is up.", "The server is up."),
@@ -52,6 +38,7 @@ SALUTED = [
     ("Hi @tom9, try it", "Try it"),
     ("Hello @117081 it left", "It left"),
     ("Dear Dr. K. Smith, it left", "It left"),
+    ("Hello Mrs Smith we found it", "We found it"),
     ("Hi Nimbus Support team, help me", "Help me"),
     ("Dear Sir or Madam, help me", "Help me"),
     ("Dear customer, it left", "It left"),
@@ -114,7 +101,7 @@ ADDRESSED = [
     ("<@U024BE7LH> try it", "try it"),
     (".@116793 @311 try it", "try it"),
     ("@tom9 👍", "👍"),
-    ("Tunde, you can try it", "You can try it"),
+    ("Mark, you can try it", "You can try it"),
 ]
 NAMED = [
     ("Thanks Tunde, that helps", "Thanks [name], that helps"),

@@ -17,13 +17,10 @@ def test_the_names_of_a_speaker_are_known(speaker, name):
     assert Names([speaker]).is_named(name)
 
 
-@pytest.mark.parametrize(
-    ("speaker", "name"),
-    [("Tunde Bello", "Bello"), ("Tunde Bello", "Tunde Drive"), ("Nimbus Support", "Nimbus"), ("Agent 7", "Agent"),
-     ("customer", "customer"), ("A", "A"), ("Will", "will"), ("tunde.bello@example.org", "example")],
-)  # fmt: skip
-def test_other_words_are_no_names(speaker, name):
-    assert not Names([speaker]).is_named(name)
+def test_other_words_are_no_names():
+    speakers = ["Tunde Bello", "Nimbus Support", "Agent 7", "customer", "A", "Will", "tunde.bello@example.org"]
+    words = ["Bello", "Tunde Drive", "Nimbus", "Agent", "customer", "A", "will", "example"]
+    assert [word for word in words if Names(speakers).is_named(word)] == []
 
 
 def test_the_last_name_of_one_speaker_may_be_the_first_name_of_another():
