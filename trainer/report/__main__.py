@@ -89,7 +89,6 @@ def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str
     """
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from trainer.data.datasets import load_evaluation_data
-    from trainer.report.claims import write_claims
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.siamese import write_siamese
@@ -107,7 +106,6 @@ def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str
     write_runs(page, measurements, failures)
     write_yang(page, measurements, published["yang2018"])
     write_siamese(page, measurements, published["kenter2016"])
-    write_claims(page, measurements)
     page.save()
 
 

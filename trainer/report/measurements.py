@@ -15,10 +15,8 @@ from trainer.data.datasets import DATASET_KINDS, EvaluationData, leaves
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.response_prediction import queries_of, rank_by_encoder
 from trainer.evaluation.results import write_results
 from trainer.evaluation.sts_sets import sts_set_scores
-from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
 from trainer.evaluation.stsb import untuned_scores
 from trainer.report.systems import System
 from trainer.tasks import TASKS
@@ -96,35 +94,12 @@ class Measurements:
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
 
-    def response_precision(self, run: str) -> np.ndarray:
-        """P@1 of each query of response prediction (queries,)."""
-        system = self._named[run]
-
-        def measure() -> list[float]:
-            pairs = list(EVALUATORS["response_prediction"].splits_in(self.data, "both").values())[-1]
-            return rank_by_encoder(self.encoder(system), queries_of(pairs))(()).precision().tolist()
-
-        return np.asarray(self.cached(system, "response_precision", measure))
-
-    def stsb_scores(self, run: str, tuned: bool = False) -> np.ndarray:
-        """The angular score (pairs,) of STS-B's test pairs; tuned with the matrix of the run if its folder has it."""
-        system, stsb = self._named[run], self.data["stsb"]
-
-        def measure() -> list[float]:
-            encoder = self.encoder(system)
-            if not tuned:
-                return untuned_scores(encoder, stsb["test"]).tolist()
-            matrix = read_matrix(system.model) if system.settings.get("stsb") == self.sources["stsb"] else None
-            if matrix is None:
-                matrix = tune_on_stsb(encoder, stsb)
-            return score_with_matrix(encoder, matrix, stsb["test"]).tolist()
-
-        return np.asarray(self.cached(system, f"stsb_{'tuned_' * tuned}test_angles", measure))
-
-    def stsb_gold(self) -> tuple[np.ndarray, np.ndarray]:
-        """Gold scores and genres of STS-B test, both (pairs,)."""
-        pairs = self.data["stsb"]["test"]
-        return np.asarray(pairs["score"], dtype=np.float64), np.asarray([genre or "" for genre in pairs["genre"]])
+    def stsb_scores(self, run: str) -> np.ndarray:
+        """The angular score (pairs,) of STS-B's test pairs."""
+        system, pairs = self._named[run], self.data["stsb"]["test"]
+        return np.asarray(
+            self.cached(system, "stsb_test_angles", lambda: untuned_scores(self.encoder(system), pairs).tolist())
+        )
 
     def sts_scores(self, run: str) -> dict[str, np.ndarray]:
         """The cosine (pairs,) of each pair: "YEAR NAME" of a SemEval dataset -> scores."""

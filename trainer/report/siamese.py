@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from modeling_convsim.modeling_averaging import AveragingModel
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
@@ -294,12 +293,11 @@ def write_word_norms(page: Page, measurements: Measurements, systems: Sequence[S
     rows: list[list[Cell]] = [
         [kind, ", ".join(norms[kind]), ", ".join(published[f"{kind}_norms"])] for kind in ("smallest", "largest")
     ]
-    values = {**norms, "paper_smallest": published["smallest_norms"]}
-    page.table("norms", ["norm", "ours", "the paper"], rows, values)
+    page.table("norms", ["norm", "ours", "the paper"], rows, norms)
 
 
-def _measure_norms(encoder: Any) -> dict[str, Any]:
-    """The words with the `smallest` and the `largest` norms, and the share of `stop_words` among all compared words.
+def _measure_norms(encoder: Any) -> dict[str, list[str]]:
+    """The words with the `smallest` and the `largest` norms.
 
     Words have ids in the order of their frequency. Special tokens and words without a vector are left out.
     """
@@ -310,5 +308,4 @@ def _measure_norms(encoder: Any) -> dict[str, Any]:
     common = [index for index in ids if words[index].isalpha()][:COMMON_WORDS]
     order = np.argsort(np.linalg.norm(matrix[common], axis=1), kind="stable")
     by_norm = [words[common[index]] for index in order]
-    stop_words = sum(word in ENGLISH_STOP_WORDS for word in by_norm) / len(by_norm)
-    return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:], "stop_words": stop_words}
+    return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:]}

@@ -41,7 +41,7 @@ def test_a_report_is_a_page_its_values_and_plots_without_local_paths(folder: Pat
     assert not [name for name, contents in files.items() if str(folder).encode() in contents]
     assert "](figure7.png)" in files["README.md"].decode()
     tables = {"runs", "table1", "table3", "table5", "table6", "siamese_table1", "siamese_published"}
-    assert set(json.loads(files["report.json"])) >= tables | {"siamese_table3", "norms", "claims"}
+    assert set(json.loads(files["report.json"])) >= tables | {"siamese_table3", "norms"}
 
 
 def test_every_run_of_the_plan_is_in_the_first_table(folder: Path) -> None:
