@@ -42,7 +42,7 @@ class PublicDataset:
         name: the folder in `data/`, such as captions/multi30k.
         command: the command that builds it.
         hub: Hub ids (OWNER/NAME, with :CONFIG or :PATTERN, and @REVISION) that the command reads itself.
-        files: what is downloaded for the command; a dataset has either `hub` or `files`.
+        files: what is downloaded for the command; a dataset has either `hub` or `files`, the sample neither.
         options: further words of the command.
         license: as the Hub spells it; empty if its source states none.
         megabytes: size of the download; None if no source states it.

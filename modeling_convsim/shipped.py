@@ -10,6 +10,11 @@ _INSTALLED = Path(__file__).resolve().parent / "model_cards"  # pyproject.toml p
 MODEL_CARDS = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[1] / "model_cards"
 
 
+def resolve_base(name: str) -> str:
+    """The name of a model; for the word `base`, that of `base_model`, unless there is a folder of this name."""
+    return base_model() if name == "base" and not Path(name).is_dir() else name
+
+
 def base_model() -> str:
     """The base model: the folder or Hub id that CONVSIM_BASE names, or else the folder that ships with convsim.
 

@@ -35,14 +35,14 @@ COMMANDS = {
         "say which suggestions for held-out messages can be sent", "modeling_convsim.suggestion.review", "suggest"
     ),
     "suggest": Command("suggest replies to messages", "modeling_convsim.suggestion.__main__", "suggest"),
+    "serve": Command("serve suggestions as JSON", "modeling_convsim.suggestion.server", "suggest"),
+    "demo": Command("serve them with a page", "modeling_convsim.suggestion.server", "demo", "demo"),
     "index": Command("index replies without adapting", "modeling_convsim.suggestion.__main__", "suggest", "index"),
     "encode": Command("encode a file of texts", "modeling_convsim.encoding.__main__", "suggest"),
     "train": Command("train a model with the settings of a preset", "trainer.run", "train"),
     "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),
     "publish": Command("verify a model's folder and upload it to the Hub", "trainer.publish.__main__", "train"),
     "data": Command("prepare data for the trainer: one command for each kind", "data_scripts.__main__", "train"),
-    "serve": Command("serve suggestions as JSON", "modeling_convsim.suggestion.server", "suggest"),
-    "demo": Command("serve them with a page", "modeling_convsim.suggestion.server", "demo", "demo"),
 }
 
 
@@ -73,17 +73,23 @@ def _run(name: str, words: list[str]) -> int:
 
 
 def _refuse(name: str) -> NoReturn:
-    """Print the help, or the error on a command that does not exist, and exit."""
+    """Print the help, the version, or the error on a command that does not exist, and exit."""
     parser = argparse.ArgumentParser(
         prog="convsim",
         usage="convsim COMMAND ...",
-        description="Sentence encoders that learn from conversations. COMMAND --help explains a command.",
+        description="Sentence encoders trained on conversations. COMMAND --help explains a command.",
     )
     parsers = parser.add_subparsers(metavar="COMMAND")
     for command, (summary, *_) in COMMANDS.items():
         parsers.add_parser(command, help=summary)
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
     if name in ("--help", "-h"):
         parser.parse_args([name])
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"convsim {version('convsim')}")
+        sys.exit(0)
     from modeling_convsim.files.command_line import suggest
 
     parser.exit(2, f"error: unknown command '{name}'{suggest(name, COMMANDS)} (commands: convsim --help)\n")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.presets import YAML_ERRORS
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import RECORD, has_record, write_record
 from modeling_convsim.files.json_files import read_object
@@ -23,7 +24,7 @@ from modeling_convsim.files.storage import (
     report_write_errors,
     write_text,
 )
-from trainer.settings import YAML_ERRORS, Settings
+from trainer.settings import Settings
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

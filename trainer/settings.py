@@ -18,18 +18,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
+from data_scripts.presets import PRESETS, find_preset, read_presets
 from modeling_convsim.files.command_line import LARGEST, suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.hub import check_license
-from modeling_convsim.shipped import base_model
+from modeling_convsim.shipped import resolve_base
 
 DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
 MAX_TOKENS = 64  # of a text, by default, for encoders of sequences
 DEFAULT_MODEL_TYPE = "dan"
-# Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
+# Options that say what a new model is and how it begins; a model of initialize_from has its own config, weights and
+# tokenizer.
+NEW_MODEL = ("model_type", "model_config", "tokenizer")
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
 NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
 # The headings of `--help`, by the first option of each.
@@ -45,12 +47,9 @@ HEADINGS = {
 LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")  # what the Hub accepts: codes of two or three letters, two words
 
 USAGE = "convsim train PRESET [--OPTION VALUE ...]"
-PRESETS = Path(__file__).parent / "presets"
-BASE = "model_cards/base"  # in our presets: of the clone, or, in another folder, the one that ships with convsim
 NONE = ("null", "none")
+MODELS = ("initialize_from", "score_teachers", "teacher", "tokenizer", "word_vectors")  # options that name models
 MAPPINGS = ("model_config", "tasks", "task_options")
-# PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
-YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
 Several = Annotated[int, msgspec.Meta(ge=2, le=LARGEST)]
@@ -107,9 +106,10 @@ class Settings:
     )
     initialize_from: str | None = option(
         None,
-        "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer, or of a "
-        "pretrained text encoder or SentenceTransformer, which gets new heads; on the command "
-        f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
+        "folder or Hub id of a model to start from, or base: a multitask model with its config and its tokenizer, or "
+        "a pretrained text encoder or SentenceTransformer, which gets new heads. On the command line, or in a "
+        "preset that extends another, it replaces what that one says of a new model "
+        f"({', '.join((*NEW_MODEL, *NEW_TOKENIZER, *NEW_WEIGHTS))})",
     )
     tokenizer: str | None = option(
         None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
@@ -335,6 +335,9 @@ def build_settings(**values: Any) -> Settings:
             together.
     """
     settings = _convert(values)
+    for name in MODELS:
+        value = getattr(settings, name)
+        setattr(settings, name, [*map(resolve_base, value)] if _is_list(name) else value and resolve_base(value))
     if settings.model_type is None and not settings.initialize_from:
         settings.model_type = DEFAULT_MODEL_TYPE
     _validate(settings)
@@ -493,13 +496,13 @@ def parse_settings(argv: Sequence[str]) -> Settings:
     if not argv or argv[0].startswith("-"):
         raise InputError("the first argument must be a preset; `python trainer/run.py` lists the presets")
     preset, *words = argv
-    with _errors_in(preset):
-        options = _change({}, read_preset(preset_path(preset)))
-        _convert(options)
+    options: dict[str, Any] = {}
+    for file, changes in read_presets(find_preset(preset)):
+        with _errors_in(str(file)):
+            options = _change(options, changes)
+            _convert(options)
     with _errors_in("command line"):
-        overrides = _read_words(words)
-        of_new_model = (*NEW_TOKENIZER, *NEW_WEIGHTS) if "initialize_from" in overrides else ()
-        options = _change({name: options[name] for name in options if name not in of_new_model}, overrides)
+        options = _change(options, _read_words(words))
         _convert(options)
     settings = build_settings(**options)
     if settings.table_learning_rate is None:
@@ -551,19 +554,31 @@ def _value_of(name: str, words: list[str]) -> Any:
 
 
 def _change(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with the values of a preset or of the command line; none gives an option its default."""
-    changed = dict(options)
+    """Return options with the values of a preset or of the command line; none gives an option its default.
+
+    `model_config` keeps the fields that do not change, unless `model_type` does. A model to start from replaces what
+    the options say of a new model.
+    """
+    changes_type = changes.get("model_type", own_type := options.get("model_type", DEFAULT_MODEL_TYPE)) != own_type
+    replaced = ["model_config"] if changes_type and not _is_none("model_type", changes["model_type"]) else []
+    if not _is_none("initialize_from", changes.get("initialize_from")):
+        replaced += [*NEW_TOKENIZER, *NEW_WEIGHTS, *(NEW_MODEL if "initialize_from" not in options else ())]
+    changed = {name: value for name, value in options.items() if name not in replaced}
     for name, value in changes.items():
         mapping, dot, entry = str(name).partition(".")
         if dot and mapping in MAPPINGS:
             changed[mapping] = {**changed.get(mapping, getattr(Settings(), mapping)), entry: value}
-        elif value is None or (not _is_list(name) and str(value).lower() in NONE):
+        elif _is_none(name, value):
             changed.pop(name, None)
         elif name == "model_config" and isinstance(value, dict):
             changed[name] = {**changed.get(name, {}), **value}
         else:
             changed[name] = [value] if _is_list(name) and not isinstance(value, list) else value
     return changed
+
+
+def _is_none(name: str, value: Any) -> bool:
+    return value is None or (not _is_list(name) and str(value).lower() in NONE)
 
 
 def _is_list(name: str) -> bool:
@@ -599,48 +614,6 @@ def list_presets() -> str:
     rows = [f"  {name:{width}}  {description}" for name, description in descriptions.items()]
     how = "`convsim train quickstart`, or on several processes with `accelerate launch -m trainer.run quickstart`"
     return "\n".join(["presets:", *rows, "", f"Run one with {how}."])
-
-
-def preset_path(name: str) -> Path:
-    """The file of a preset: one that ships with convsim, if `name` is its name and no file; else the path `name`."""
-    shipped = PRESETS / f"{name}.yaml"
-    return shipped if name == Path(name).name and shipped.is_file() and not Path(name).is_file() else Path(name)
-
-
-def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read the options of a preset; its key `extends` names a preset in the same folder whose options it changes.
-
-    Args:
-        path: the file.
-        extended_by: the presets that extend it.
-
-    Raises:
-        InputError: a file is missing or is not a YAML mapping, or presets extend each other.
-    """
-    if not path.is_file():
-        names = sorted(preset.stem for preset in PRESETS.glob("*.yaml"))
-        raise InputError(f"file not found{suggest(path.stem, names)}; the presets: {', '.join(names)}")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except YAML_ERRORS as error:
-        raise InputError(f"not readable as YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"expected a mapping of options, found {type(values).__name__}")
-    if values.get("initialize_from") == BASE and path.parent == PRESETS and not Path(BASE).is_dir():
-        values["initialize_from"] = base_model()
-    base = values.pop("extends", None)
-    if base is None:
-        return values
-    names = sorted(preset.stem for preset in path.parent.glob("*.yaml") if preset != path)
-    if base not in names:
-        raise InputError(
-            f"extends is '{base}'{suggest(str(base), names)}; expected the name of another preset in {path.parent}"
-        )
-    file, chain = path.with_name(f"{base}.yaml"), (*extended_by, path)
-    if file in chain:
-        names = [preset.stem for preset in (*chain, file)]
-        raise InputError(f"extends is '{base}', but these presets extend each other: {' -> '.join(names)}")
-    return {**read_preset(file, chain), **values}
 
 
 def load_extensions(files: Iterable[str]) -> None:

@@ -1,12 +1,13 @@
 """Download public datasets by name, and build their folders.
 
-NAME is a dataset of the catalog, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
-Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist are left.
-Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads/NAME, unless they are there.
+NAME is a dataset of the catalog, which is printed without NAME; or a preset, by its name or its path, whose datasets
+are all built. Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist
+are left. Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads/NAME, unless they
+are there.
 
 Examples: python -m data_scripts download
           python -m data_scripts download snli captions/multi30k
-          python -m data_scripts download trainer/presets/best_dan.yaml
+          python -m data_scripts download best_dan
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from data_scripts.commands import command_parser
+from data_scripts.commands import PROGRAM, command_parser
+from data_scripts.presets import PRESETS, find_preset, read_presets
 from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
 from modeling_convsim.files.command_line import add_output_argument, suggest
 from modeling_convsim.files.errors import InputError
@@ -29,15 +31,12 @@ from modeling_convsim.files.storage import make_folder, new_file
 DOWNLOADS = "downloads"
 REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue
 READ_FILES = ("conversations", REDDIT)  # commands whose sources are files; the others read a folder
-_FOLDER = re.compile(rf"(?<![\w./-]){DATA}/[\w./-]+")  # of a dataset, in a preset
-_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)  # of YAML
-_EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
 TIMEOUT_SECONDS = 60.0  # without an answer, or without more of one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets (.yaml)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets")
     output_help = "folder of the datasets' folders (default: %(default)s)"
     add_output_argument(parser, output_help, required=False, default=Path(DATA))
 
@@ -48,6 +47,8 @@ def run(args: argparse.Namespace) -> None:
         print(_table(public_datasets().values()))
         return
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
+    if not names:
+        raise InputError(f"{' '.join(args.names)}: names no public dataset, so there is nothing to download")
     missing = [public_datasets()[name] for name in names if not any((args.output / name).glob("*"))]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
     for number, dataset in enumerate(missing, start=1):
@@ -62,33 +63,27 @@ def run(args: argparse.Namespace) -> None:
 
 def _names(given: str) -> list[str]:
     """The datasets that an argument names."""
-    if given.endswith((".yaml", ".yml")):
-        return names_in_preset(Path(given))
     name = public_name(given) or given.rstrip("/")  # data/snli is snli
-    if name not in public_datasets():
-        hint = suggest(name, public_datasets())
-        raise InputError(f"'{given}': no such public dataset{hint}; python -m data_scripts download lists them")
-    return [name]
+    if name in public_datasets():
+        return [name]
+    try:
+        preset = find_preset(given)
+    except InputError:
+        known = [*public_datasets(), *(file.stem for file in PRESETS.glob("*.yaml"))]
+        hint = suggest(name, known)
+        raise InputError(f"'{given}': no such public dataset or preset{hint}; {PROGRAM} download lists them") from None
+    return names_in_preset(preset)
 
 
 def names_in_preset(path: Path) -> list[str]:
-    """The public datasets whose folders in data/ a preset, or one that it extends, names.
+    """The public datasets whose folders in data/ the options of a preset name.
 
     Raises:
         InputError: a preset cannot be read.
     """
-    names: list[str] = []
-    read: list[Path] = []
-    while path not in read:
-        read.append(path)
-        try:
-            text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', '') or error})") from error
-        names += [name for folder in _FOLDER.findall(text) if (name := public_name(folder))]
-        if base := _EXTENDS.search(text):
-            path = path.with_name(f"{base[1]}.yaml")
-    return list(dict.fromkeys(names))
+    options = {name: value for _, changes in read_presets(path) for name, value in changes.items()}
+    sources = [source for value in options.values() for source in (value if isinstance(value, list) else [value])]
+    return list(dict.fromkeys(name for source in sources if (name := public_name(str(source)))))
 
 
 def _download(dataset: PublicDataset, folder: Path) -> list[str]:
@@ -168,6 +163,8 @@ def unpack_members(archive: Path, patterns: Iterable[str], name: str = "") -> No
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     """What the command reads: the folder, or the files in it."""
+    if not dataset.files:  # the sample, which ships with convsim
+        return []
     if dataset.command not in READ_FILES:
         return [str(folder)]
     visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
@@ -201,4 +198,4 @@ def _origin(dataset: PublicDataset) -> str:
     """Where a dataset comes from, in a few words: Hub ids or hosts."""
     names = [re.sub(":.*/.*", "", name) for name in dataset.hub]
     hosts = [file.address.split("/")[2] for file in dataset.files]
-    return ", ".join(dict.fromkeys(names or hosts))
+    return ", ".join(dict.fromkeys(names or hosts)) or "ships with convsim"

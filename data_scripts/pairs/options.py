@@ -180,8 +180,8 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("duckdb", "spark"),
         default="duckdb",
-        help="the engine that joins and sorts: DuckDB in this process, or Spark (needs pip install 'convsim[spark]' "
-        "and Java) (default: %(default)s)",
+        help="the engine that joins and sorts: DuckDB in this process, or Spark (which needs Java and "
+        "the extra spark of convsim) (default: %(default)s)",
     )
     add_memory_argument(group)
     group.add_argument(

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from modeling_convsim.files.errors import one_line
 from modeling_convsim.files.json_files import read_object
-from modeling_convsim.shipped import base_model
+from modeling_convsim.shipped import resolve_base
 
 Dtype = Literal["float32", "bfloat16", "auto"]
 Side = Literal["input", "query", "response"]
@@ -53,10 +53,9 @@ def find_folder(
     Raises:
         ValueError: The model cannot be downloaded; the message says why, and what to do.
     """
+    name = resolve_base(name)
     if Path(name).is_dir():
         return Path(name)
-    if name == "base" and (shipped := base_model()) != name:
-        return find_folder(shipped, revision, token, cache_dir, local_files_only)
     from huggingface_hub import errors, snapshot_download  # which takes longer than to encode a text
 
     model_id, named_revision = parse_model_id(name)

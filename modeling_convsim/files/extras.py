@@ -1,11 +1,14 @@
 """Optional packages, each of which belongs to an extra of convsim."""
 
+import shlex
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from modeling_convsim.files.errors import InputError
 
 DISTRIBUTIONS = {"faiss": "faiss-cpu", "phonenumbers": "phonenumberslite", "upath": "universal-pathlib"}
+CLONE = Path(__file__).resolve().parents[2]  # if it has a pyproject.toml
 NOTES = {"gensim": " (with Python 3.13 or older)"}
 
 
@@ -32,4 +35,11 @@ def missing_package(error: ImportError, module: str, extra: str, purpose: str) -
     name = ((is_missing and error.name) or module).partition(".")[0]
     package = DISTRIBUTIONS.get(name, name)
     reason = "" if is_missing else f" ({error})"
-    return f"{purpose} needs {package}{reason}: pip install 'convsim[{extra}]'{NOTES.get(name, '')}"
+    return f"{purpose} needs {package}{reason}: {install_command(extra)}{NOTES.get(name, '')}"
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra where convsim is: from its clone, or for the installed package."""
+    if (CLONE / "pyproject.toml").is_file():
+        return f"pip install -e {shlex.quote(f'{CLONE}[{extra}]')}"
+    return f"pip install 'convsim[{extra}]'"

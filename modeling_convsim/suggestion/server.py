@@ -24,6 +24,7 @@ import msgspec
 
 from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.files.extras import install_command
 from modeling_convsim.suggestion.ratings import RATINGS, Rating, Text, Turns, add_rating, find_index
 from modeling_convsim.suggestion.review import Review
 
@@ -51,7 +52,7 @@ def parse_arguments(arguments: list[str] | None, command: str = "convsim serve")
     parser = ArgumentParser(
         prog=command,
         description="Serve suggested replies and their probabilities: POST /suggest and /feedback, as JSON. With "
-        "Gradio (pip install 'convsim[demo]'), the address is also that of a page.",
+        f"Gradio ({install_command('demo')}), the address is also that of a page.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
     )
     parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
@@ -79,7 +80,7 @@ def demo(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace, page: bool = False) -> int:
     if page and not find_spec("gradio"):
-        raise InputError("convsim demo needs gradio: pip install 'convsim[demo]'")
+        raise InputError(f"convsim demo needs gradio: {install_command('demo')}")
     import uvicorn
 
     from modeling_convsim.suggestion.reply_index import ReplyIndex

@@ -21,7 +21,7 @@ OWN = ("data/sample", "data/chats", "data/comments", "data/mine")
 def test_every_dataset_has_a_command_and_one_kind_of_source() -> None:
     for dataset in DATASETS:
         assert dataset.command in find_commands(), dataset.name
-        assert bool(dataset.hub) != bool(dataset.files), dataset.name
+        assert bool(dataset.hub) + bool(dataset.files) == (dataset.name != "sample"), dataset.name
         assert dataset.megabytes is None or dataset.megabytes > 0, dataset.name
         if dataset.license:
             check_license(dataset.name, dataset.license)

@@ -6,7 +6,7 @@ import pytest
 
 from modeling_convsim import shipped
 from modeling_convsim.files.errors import InputError
-from trainer import settings as settings_module
+from trainer.settings import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,18 +25,11 @@ def test_a_missing_base_is_an_error_that_names_the_variable(tmp_path: Path, monk
         shipped.base_model()
 
 
-def test_a_preset_of_ours_finds_the_base_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    assert settings_module.read_preset(settings_module.preset_path("adapt"))["initialize_from"] == "model_cards/base"
-    monkeypatch.chdir(tmp_path)
+def test_the_word_base_is_the_base_where_a_preset_or_an_option_names_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVSIM_BASE", "me/base")
-    assert settings_module.read_preset(settings_module.preset_path("adapt"))["initialize_from"] == "me/base"
-
-
-def test_a_preset_is_named_by_its_name_or_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert settings_module.preset_path("quickstart") == ROOT / "trainer" / "presets" / "quickstart.yaml"
-    for other in ("quikstart", "quickstart.yaml", "presets/quickstart"):
-        assert settings_module.preset_path(other) == Path(other)
-    Path("quickstart").touch()
-    assert settings_module.preset_path("quickstart") == Path("quickstart")
+    settings = parse_settings(["adapt"])
+    assert (settings.initialize_from, settings.teacher) == ("me/base", None)
+    words = ["--score_teachers", "base", "runs/mine", "--word_vectors", "base", "--tokenizer", "base"]
+    settings = parse_settings(["quickstart", "--vocab_size", "none", *words])
+    assert (settings.score_teachers, settings.word_vectors) == (["me/base", "runs/mine"], "me/base")
+    assert settings.tokenizer == "me/base"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ def test_help_lists_the_commands_and_imports_nothing(folder: Path) -> None:
         assert not {"modeling_convsim.files", "numpy", "pathlib", "yaml"} & set(eval(modules))
 
 
+def test_the_version_is_that_of_the_package(folder: Path) -> None:
+    done = run(folder, "--version")
+    assert (done.returncode, done.stdout) == (0, f"convsim {version('convsim')}\n")
+
+
 def test_a_misspelled_command_is_one_line(folder: Path) -> None:
     done = run(folder, "adopt")
     assert (done.returncode, done.stdout) == (2, "")
@@ -59,4 +65,4 @@ def test_a_missing_package_is_one_line(folder: Path, words: list[str], module: s
     (folder / "RC.zst").touch()
     done = run(folder, *words, code=f"import sys; sys.modules[{module!r}] = None\n{SCRIPT}")
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr == f"error: convsim {words[0]} needs {module}: pip install 'convsim[{extra}]'\n"
+    assert done.stderr == f"error: convsim {words[0]} needs {module}: pip install -e '{ROOT}[{extra}]'\n"

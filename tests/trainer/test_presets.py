@@ -13,6 +13,7 @@ import pytest
 from accelerate.state import AcceleratorState
 
 from modeling_convsim import ENCODERS, Encoder
+from modeling_convsim.shipped import base_model
 from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.tiny_datasets import write_datasets
 from trainer import run
@@ -47,7 +48,7 @@ TINY_RUN: dict[str, Any] = {
 }
 TEACHER = "quickstart"  # the preset whose tiny model replaces these:
 MINI_LM = "sentence-transformers/all-MiniLM-L6-v2"
-TEACHERS = ("model_cards/base", MINI_LM)
+TEACHERS = (base_model(), MINI_LM)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.shipped import base_model
 from trainer import run
 from trainer.settings import (
     FIELDS,
@@ -18,7 +19,6 @@ from trainer.settings import (
     build_settings,
     load_extensions,
     parse_settings,
-    read_preset,
     trained_tasks,
 )
 from trainer.tasks import TASKS
@@ -58,8 +58,13 @@ def preset(tmp_path: Path):
         ("snli: s\n", ["--tasks.snli", "0.1"], {"tasks": {"response_prediction": 1, "snli": 0.1}}),
         ("snli: s\n", ["--tasks", '{"snli": 2}', "--pairs"], {"tasks": {"snli": 2}}),
         # A model to start from replaces what a preset says of a new one
-        ("vocab_size: 90\ntoken_weights: sif\n", ["--initialize_from", "m"],
-         {"vocab_size": 30_000, "token_weights": "ones"}),
+        ("model_type: cbow\nmodel_config: {embedding_size: 8}\nvocab_size: 90\ntoken_weights: sif\n",
+         ["--initialize_from", "m", "--model_config.lexical_size", "4"],
+         {"model_type": None, "model_config": {"lexical_size": 4}, "vocab_size": 30_000, "token_weights": "ones"}),
+        ("initialize_from: a\nmodel_config: {lexical_size: 4}\n", ["--initialize_from", "b"],
+         {"initialize_from": "b", "model_config": {"lexical_size": 4}}),
+        ("model_config: {hidden_sizes: [8]}\n", ["--model_type", "bilstm"],
+         {"model_type": "bilstm", "model_config": {}}),
     ],
 )  # fmt: skip
 def test_the_command_line_changes_the_preset(preset, text, words, expected):
@@ -185,32 +190,49 @@ def test_presets_that_extend_each_other_are_named(preset, tmp_path):
         parse_settings([preset("extends: other\n")])
 
 
-def test_a_preset_extends_another_option_by_option(preset, tmp_path):
+@pytest.mark.parametrize("name", ["base", "base.yaml", "../{folder}/base", "{path}"])
+def test_a_preset_extends_another_option_by_option_by_its_name_or_path(preset, tmp_path, name):
     (tmp_path / "base.yaml").write_text(BASE + "model_config: {embedding_size: 8}\nbatch_size: 16\nseed: 3\n")
-    (tmp_path / "middle.yaml").write_text("extends: base\nmodel_config: {hidden_sizes: [4]}\n")
-    settings = parse_settings([preset("extends: middle\nseed: 5\n")])
+    name = name.format(folder=tmp_path.name, path=tmp_path / "base.yaml")
+    (tmp_path / "middle.yaml").write_text(f"extends: {name}\nmodel_config: {{hidden_sizes: [4]}}\n")
+    settings = parse_settings([preset("extends: middle\nseed: 5\nmodel_config.activation: relu\n")])
     assert (settings.pairs, settings.batch_size, settings.seed) == (["here"], 16, 5)
-    assert settings.model_config == {"hidden_sizes": [4]}
+    assert settings.model_config == {"embedding_size": 8, "hidden_sizes": [4], "activation": "relu"}
+
+
+def test_a_preset_of_ones_own_extends_one_that_ships_with_convsim(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shipped = parse_settings(["reddit_dan"])
+    Path("reddit_dan.yaml").write_text("extends: reddit_dan\nseed: 5\nmodel_config: {embedding_size: 8}\n")
+    assert parse_settings(["reddit_dan.yaml"]) == dataclasses.replace(
+        shipped, seed=5, model_config=shipped.model_config | {"embedding_size": 8}
+    )
+    Path("mine.yaml").write_text("extends: reddit_dan\ninitialize_from: base\n")
+    mine = parse_settings(["mine"])
+    assert (mine.initialize_from, mine.model_type, mine.model_config) == (base_model(), None, {})
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("extends: bse\n", r"extends is 'bse'; did you mean 'base'\?; expected the name of another preset in "),
-        ("extends: preset\n", r"extends is 'preset'; expected the name of another preset"),
-        ("extends: ../base\n", r"extends is '\.\./base'"),
-        ("- a list\n", r"expected a mapping of options, found list$"),
-        ("a: [b\n", r"not readable as YAML: while parsing .* line 2, column 1"),
+        (
+            "extends: mne\n",
+            r"preset.yaml: extends: there is no preset 'mne'; did you mean 'mine'\?; .* mine, ",
+        ),
+        ("extends: preset\n", r"extends: there is no preset 'preset'"),
+        ("extends: ../mine\n", r"extends: there is no preset '\.\./mine'"),
+        ("- a list\n", r"preset.yaml: expected a mapping of options, found list$"),
+        ("a: [b\n", r"preset.yaml: not readable as YAML: while parsing .* line 2, column 1"),
     ],
 )
 def test_a_preset_that_cannot_be_read_is_refused_in_one_line(preset, tmp_path, text, message):
-    (tmp_path / "base.yaml").write_text(BASE)
+    (tmp_path / "mine.yaml").write_text(BASE)
     with pytest.raises(InputError, match=message):
-        read_preset(Path(preset(text)))
+        parse_settings([preset(text)])
 
 
 def test_a_missing_preset_is_named_with_the_existing_ones():
-    with pytest.raises(InputError, match=r"quikstart\.yaml: file not found; did you mean 'quickstart'.*best_dan"):
+    with pytest.raises(InputError, match=r"quikstart\.yaml'; did you mean 'quickstart'.*best_dan"):
         parse_settings(["trainer/presets/quikstart.yaml"])
     with pytest.raises(InputError, match="the first argument must be a preset"):
         parse_settings(["--max_steps", "3"])

@@ -43,7 +43,7 @@ def build_parser() -> ArgumentParser:
         metavar="MODEL",
         help="folder or Hub id of the model to adapt: one of this project, or any text encoder of transformers or "
         "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, of which only new heads are trained "
-        "(default: that of the environment variable CONVSIM_BASE, or else the base that ships with convsim)",
+        "(default: base, that of the environment variable CONVSIM_BASE, or else the one that ships with convsim)",
     )
     group.add_argument(
         "--compare",

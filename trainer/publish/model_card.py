@@ -24,7 +24,6 @@ from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.provenance import (
     LOCAL,
     LOCAL_MODEL,
-    MODEL_SOURCES,
     NOT_PUBLISHED,
     base_models,
     base_name,
@@ -37,7 +36,7 @@ from trainer.publish.provenance import (
     trained_heads,
     training_sources,
 )
-from trainer.settings import NEW_TOKENIZER, NEW_WEIGHTS, sources_of
+from trainer.settings import MODELS, NEW_TOKENIZER, NEW_WEIGHTS, sources_of
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
@@ -131,7 +130,7 @@ def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> 
     sources = {
         *dataset_kinds(),
         *(evaluator.dataset for evaluator in EVALUATORS.values()),
-        *MODEL_SOURCES,
+        *MODELS,
         "extensions",
     }
 
@@ -141,7 +140,7 @@ def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> 
         if key == "task_options":
             return {name: shown(name, item) for name, item in value.items()}
         names_folder = isinstance(value, str) and (key in sources or "/" in value) and value not in WORD_VECTORS
-        return public_name(value, on_hub, LOCAL_MODEL if key in MODEL_SOURCES else LOCAL) if names_folder else value
+        return public_name(value, on_hub, LOCAL_MODEL if key in MODELS else LOCAL) if names_folder else value
 
     published = {key: shown(key, value) for key, value in settings.items() if key not in NOT_PUBLISHED}
     if base := base_name(settings, on_hub):  # whose tokenizer and weights the run had

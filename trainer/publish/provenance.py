@@ -23,8 +23,6 @@ LOCAL = "local dataset"
 LOCAL_MODEL = "local model"
 SHIPPED = "the base that ships with convsim"
 HUB_SOURCES = "hub_sources"  # key in results.json
-# Settings beside those of datasets that may name a folder.
-MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "word_vectors")
 
 # Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",

@@ -14,15 +14,15 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from data_scripts.presets import PRESETS, YAML_ERRORS
 from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import make_folder
 from modeling_convsim.modeling_averaging import allowed_threads
 from trainer.report import word2vec
 from trainer.runs import CONFIG, MAY_CHANGE, Run
-from trainer.settings import YAML_ERRORS, parse_settings
+from trainer.settings import parse_settings
 
-PRESETS = Path(__file__).parents[1] / "presets"
 # What a system is trained on.
 CONVERSATIONS, SNLI, NEIGHBORS, WORDS = "conversations", "SNLI", "neighboring sentences", "words"
 BOTH = f"{CONVERSATIONS} + {SNLI}"

