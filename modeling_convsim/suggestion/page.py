@@ -64,6 +64,7 @@ def build(index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> gr.B
                 gr.on(following, ask, None, held_out, api_visibility="private")
         with gr.Tab("Similarity"):
             _add_similarity(index)
+    page.queue(api_open=False)  # programs use the API of the server
     return page
 
 

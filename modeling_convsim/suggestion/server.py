@@ -142,7 +142,9 @@ def build_app(index: ReplyIndex, folder: Path, hosts: Sequence[str]) -> Any:
                     return JSONResponse({"error": f"the body has more than {MAX_BODY:,} bytes"}, 413)
             try:
                 return JSONResponse(await run_in_threadpool(answer, msgspec.json.decode(body, type=kind)))
-            except (ValueError, OSError) as error:  # of msgspec, too
+            except msgspec.DecodeError as error:
+                return JSONResponse({"error": f"{error}; expected a JSON object: {fields_of(kind)}"}, 400)
+            except (ValueError, OSError) as error:
                 return JSONResponse({"error": str(error)}, 400)
 
         return respond
@@ -157,6 +159,16 @@ def build_app(index: ReplyIndex, folder: Path, hosts: Sequence[str]) -> Any:
 
         mount(app, index, folder, one_at_a_time)
     return app
+
+
+def fields_of(kind: type[msgspec.Struct]) -> str:
+    """The names of a struct's fields with their types in JSON, for an error message."""
+    (schema,) = msgspec.json.schema(kind)["$defs"].values()
+    names = []
+    for name, field in schema["properties"].items():
+        types = field.get("enum") or [each["type"] for each in field.get("anyOf", [field])]
+        names.append(f"{name} ({' or '.join(types)}{'' if name in schema['required'] else ', optional'})")
+    return ", ".join(names)
 
 
 def allowed_hosts(names: list[str]) -> list[str]:
