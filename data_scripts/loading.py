@@ -192,6 +192,7 @@ def assign_splits(splits: DatasetDict) -> DatasetDict:
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 # Word of a name -> split. `trial` is SICK's; `restval` is Karpathy's of COCO: images of the validation set that may be
 # trained on.
+PARQUET = b"PAR1"  # how such a file begins
 SPLIT_NAMES = {"train": "train", "restval": "train", "test": "test"} | dict.fromkeys(
     ("dev", "validation", "valid", "val", "trial"), "validation"
 )
@@ -223,7 +224,7 @@ def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> Datas
         InputError: the source is neither a folder nor a dataset on the Hub, or a column is missing.
     """
     if is_path(source):
-        splits = assign_splits(_load_path(source, columns))
+        splits = assign_splits(_load_path(source, columns, hint))
     else:
         dataset = HubDataset(source)
         if columns:
@@ -242,7 +243,7 @@ def load_pairs(source: str) -> DatasetDict:
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    pairs = load_columns(source, PAIR_TEXTS, "; `python -m data_scripts conversations` makes pairs of others")
+    pairs = load_columns(source, PAIR_TEXTS, "; `convsim data conversations` makes pairs of tables and chats")
     has_context = all("context" in split.column_names for split in pairs.values())
     columns = [*PAIR_TEXTS, *(["context"] if has_context else [])]
     pairs = pairs.select_columns(columns)
@@ -261,7 +262,7 @@ def _check_columns(available: Iterable[str], columns: tuple[str, ...], location:
         )
 
 
-def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
+def _load_path(source: str, columns: tuple[str, ...], hint: str) -> DatasetDict:
     import datasets
     from datasets.exceptions import DatasetsError
 
@@ -271,6 +272,12 @@ def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
     if not path.is_file() and not path.is_dir():
         problem = "neither a file nor a folder" if path.exists() else f"no such folder{how_to_build(path)}"
         raise InputError(f"{source}: {problem}")
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(PARQUET)) != PARQUET:
+                raise InputError(
+                    f"{source}: is no Parquet file{hint or '; `convsim data` has commands that write them'}"
+                )
     files = _split_files(path)
     try:
         return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)

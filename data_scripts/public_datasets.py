@@ -81,4 +81,4 @@ def public_name(path: str | Path) -> str | None:
 def how_to_build(path: str | Path) -> str:
     """The end of an error message about a missing folder: the command that builds it; empty for an unknown folder."""
     name = public_name(path)
-    return f"; build it: python -m data_scripts download {name}" if name else ""
+    return f"; build it: convsim data download {name}" if name else ""

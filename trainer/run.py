@@ -19,7 +19,7 @@ def main() -> int:
 
 def _run() -> int:
     if not sys.argv[1:]:
-        print(f"usage: {USAGE}\n\n{list_presets()}\n`python trainer/run.py --help` lists the options.")
+        print(f"usage: {USAGE}\n\n{list_presets()}\n`convsim train --help` lists the options.")
         return 0
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("accelerate", "datasets", "gensim", "httpx", "sentence_transformers"):

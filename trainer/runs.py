@@ -103,7 +103,7 @@ class Run:
         if damaged := [name for name, part in results.items() if not isinstance(part, (Mapping, list))]:
             raise InputError(
                 f"{path}: {damaged[0]} has another form than the trainer writes; restore the file, or evaluate the "
-                f"model again with: python -m trainer.evaluation {self.model} --output FILE"
+                f"model again with: convsim evaluate {self.model} --output FILE"
             )
         return results
 

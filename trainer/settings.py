@@ -4,6 +4,7 @@ An option that only some tasks read names them (`tasks`). Tasks of extensions re
 neither tasks nor torch, so that `--help` is fast.
 """
 
+import ast
 import dataclasses
 import importlib.util
 import json
@@ -20,10 +21,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from data_scripts.presets import PRESETS, find_preset, read_presets
+from modeling_convsim import shipped
 from modeling_convsim.files.command_line import LARGEST, suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.hub import check_license
-from modeling_convsim.shipped import resolve_base
 
 DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
@@ -128,7 +129,7 @@ class Settings:
     # -- data
     pairs: list[str] = option(
         [],
-        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
+        "folders or Hub ids of conversation pairs, in the format of `convsim data reddit`; a batch has pairs of one of "
         "them, and a pair that several have is used once, as one of the first",
         ("response_prediction", "response_distillation", "distillation"),
     )
@@ -143,7 +144,7 @@ class Settings:
     )
     captions: list[str] = option(
         [],
-        "folders or Hub ids of image captions, in the format of `data_scripts captions`",
+        "folders or Hub ids of image captions, in the format of `convsim data captions`",
         ("captions", "distillation"),
     )
     paraphrases: list[str] = option(
@@ -153,7 +154,7 @@ class Settings:
     )
     documents: list[str] = option(
         [],
-        "folders or Hub ids of sentences in order, in the format of `data_scripts books`, or of conversation pairs; "
+        "folders or Hub ids of sentences in order, in the format of `convsim data books`, or of conversation pairs; "
         "the task predicts neighboring sentences",
         ("neighbors", "distillation"),
     )
@@ -337,7 +338,11 @@ def build_settings(**values: Any) -> Settings:
     settings = _convert(values)
     for name in MODELS:
         value = getattr(settings, name)
-        setattr(settings, name, [*map(resolve_base, value)] if _is_list(name) else value and resolve_base(value))
+        setattr(
+            settings,
+            name,
+            [*map(shipped.resolve_base, value)] if _is_list(name) else value and shipped.resolve_base(value),
+        )
     if settings.model_type is None and not settings.initialize_from:
         settings.model_type = DEFAULT_MODEL_TYPE
     _validate(settings)
@@ -349,7 +354,7 @@ def build_settings(**values: Any) -> Settings:
 def _convert(values: Mapping[str, Any]) -> Settings:
     """Convert values to the types of their options: text to numbers, for example."""
     if unknown := [name for name in values if name not in FIELDS]:
-        hint = suggest(str(unknown[0]), FIELDS) or "; `python trainer/run.py --help` lists the options"
+        hint = suggest(str(unknown[0]), FIELDS) or "; `convsim train --help` lists the options"
         raise InputError(f"unknown option '{unknown[0]}'{hint}")
     try:
         return msgspec.convert(dict(values), Settings, strict=False)
@@ -396,6 +401,37 @@ def _validate(settings: Settings) -> None:
     if settings.adapt:
         _validate_adaptation(settings)
     _refuse_ineffective_options(settings)
+
+
+def refuse_unknown(option: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names in a mapping that are not known.
+
+    Raises:
+        InputError: the message suggests a similar name.
+    """
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"{option} has '{name}'{suggest(name, known)}; expected some of {', '.join(sorted(known))}"
+            )
+
+
+def encoder_fields(model_type: str | None) -> set[str]:
+    """The fields of an encoder's config, which `model_config` may set, from its source: to import it takes seconds.
+
+    Raises:
+        InputError: there is no such encoder.
+    """
+    folder = Path(shipped.__file__).parent
+    sources = {file.stem.removeprefix("modeling_"): file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
+    encoders = sorted(name for name, source in sources.items() if f'"convsim_{name}"' in source)
+    if model_type not in encoders:
+        hint = suggest(str(model_type), encoders)
+        raise InputError(f"model_type is '{model_type}'{hint}; expected one of {', '.join(encoders)}")
+    classes = [node for name in (model_type, "config") for node in ast.parse(sources[name]).body]
+    fields = [field for each in classes if isinstance(each, ast.ClassDef) and each.name.endswith("Config")
+              for field in each.body if isinstance(field, ast.AnnAssign)]  # fmt: skip
+    return {ast.unparse(field.target) for field in fields if "ClassVar" not in ast.unparse(field.annotation)}
 
 
 def _validate_adaptation(settings: Settings) -> None:
@@ -494,7 +530,7 @@ def parse_settings(argv: Sequence[str]) -> Settings:
         print(_format_help())
         raise SystemExit(0)
     if not argv or argv[0].startswith("-"):
-        raise InputError("the first argument must be a preset; `python trainer/run.py` lists the presets")
+        raise InputError("the first argument must be a preset; `convsim train` lists the presets")
     preset, *words = argv
     options: dict[str, Any] = {}
     for file, changes in read_presets(find_preset(preset)):
@@ -505,6 +541,10 @@ def parse_settings(argv: Sequence[str]) -> Settings:
         options = _change(options, _read_words(words))
         _convert(options)
     settings = build_settings(**options)
+    if not settings.extensions:  # which may register tasks and encoders
+        refuse_unknown("tasks", settings.tasks, {task for each in FIELDS.values() for task in each.metadata["tasks"]})
+        if not settings.initialize_from:
+            refuse_unknown("model_config", settings.model_config, encoder_fields(settings.model_type))
     if settings.table_learning_rate is None:
         # Last, so that an override of learning_rate changes both; written out, so that config.yaml is complete.
         settings.table_learning_rate = settings.learning_rate * settings.table_learning_rate_ratio()

@@ -196,7 +196,7 @@ def _store_items(
             row = (*item._replace(text=text), messages.added, *message_measures)
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
-        expected = "`python -m data_scripts conversations --help` lists the formats"
+        expected = "`convsim data conversations --help` lists the formats"
         if name := log.detected.get("format"):
             expected = (
                 f"it was read as an export of this format: {name}; if it is another one, write a table with a line for "

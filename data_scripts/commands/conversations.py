@@ -7,14 +7,14 @@ first record) determine which of four shapes it has; --columns tells which colum
 roles that no column is named after are guessed; the command inspect shows what is guessed:
 
   ready pairs         input, response
-      python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
-      python -m data_scripts conversations sentence-transformers/gooaq --columns input=question response=answer -o gooaq
+      convsim data conversations chats.tsv.xz more.parquet -o data/chats
+      convsim data conversations sentence-transformers/gooaq --columns input=question response=answer -o gooaq
   reply links         id, parent (the id of the message answered), text
-      python -m data_scripts conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
+      convsim data conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
   threads in order    thread, text
-      python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
+      convsim data conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
   one chat            text, speaker, time
-      python -m data_scripts conversations chat.csv --gap 2h -o data/chat
+      convsim data conversations chat.csv --gap 2h -o data/chat
 
 A record of JSON or Parquet may also be a whole conversation: its messages are in its list comments, turns, utterances
 or the like. They are texts, or objects with a text, and a speaker or a time. If a .json file is one object, its only

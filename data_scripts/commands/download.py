@@ -5,9 +5,9 @@ are all built. Each dataset becomes the folder OUTPUT/NAME, as the command in th
 are left. Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads/NAME, unless they
 are there.
 
-Examples: python -m data_scripts download
-          python -m data_scripts download snli captions/multi30k
-          python -m data_scripts download best_dan
+Examples: convsim data download
+          convsim data download snli captions/multi30k
+          convsim data download best_dan
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ Parquet files may also be named in place of dumps, and so may a dataset of comme
 is streamed, and needs the columns id, parent_id, link_id, author, body, subreddit and created_utc.
 
 Examples:
-  python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
-  python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
-  python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
-  python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
+  convsim data reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
+  convsim data reddit dumps/ --comments data/comments                        (only reads the dumps)
+  convsim data reddit data/comments/*.parquet --output data/reddit --engine spark
+  convsim data reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _check_comments(file: Path, filters: Filters) -> None:
     if missing:
         raise InputError(
             f"{file}: no column {', '.join(missing)}; expected comments that this command kept with --comments "
-            f"(ready pairs: python -m data_scripts conversations {file})"
+            f"(ready pairs: convsim data conversations {file})"
         )
     lost = {"--markdown": filters.markdown, "--language": not {*comment_schema(filters).names} <= {*columns}}
     refuse_options(lost, f"{file} was converted without it; name the dump that it was converted from")

@@ -8,7 +8,7 @@ a sentence; otherwise each split is one book. Paragraphs and positions are numbe
 
 Memory does not grow with the books. Zstandard's long windows (--long=27) are supported.
 
-Example: python -m data_scripts books gutenberg.txt.zst -o data/books
+Example: convsim data books gutenberg.txt.zst -o data/books
 """
 
 from collections.abc import Iterator

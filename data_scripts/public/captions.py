@@ -10,8 +10,8 @@ SOURCE is one of
                   first caption is the second one of the row before describes the same image
 Empty captions and repeated captions of an image are left out and counted. Memory holds the captions of a split.
 
-Examples: python -m data_scripts captions multi30k -o data/multi30k
-          python -m data_scripts captions sentence-transformers/coco-captions -o data/coco
+Examples: convsim data captions multi30k -o data/multi30k
+          convsim data captions sentence-transformers/coco-captions -o data/coco
 """
 
 import re

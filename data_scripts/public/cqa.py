@@ -4,7 +4,7 @@ SOURCE is a folder with the official English XML, plain or compressed, and the o
 if the XML has no labels. Or it is any file, folder or Hub id with the columns query or question, candidate or related,
 and relevant (true, false) or label (PerfectMatch, Relevant, Irrelevant); query_id, candidate_id and rank are optional.
 
-Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
+Example: convsim data cqa semeval2016_task3 -o data/cqa
 """
 
 from __future__ import annotations

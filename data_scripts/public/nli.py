@@ -8,10 +8,10 @@ Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four pre
 joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
 A table in several languages, such as XNLI's, is refused.
 
-Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
-          python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
-          python -m data_scripts nli sentence-transformers/all-nli:pair-class -o data/all_nli
-          python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
+Examples: convsim data nli stanfordnlp/snli -o data/snli
+          convsim data nli nyu-mll/multi_nli -o data/multi_nli
+          convsim data nli sentence-transformers/all-nli:pair-class -o data/all_nli
+          convsim data nli anli_v1.0/R1 -o data/anli_r1
 """
 
 import re

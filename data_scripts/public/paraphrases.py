@@ -6,9 +6,9 @@ after it; and, optionally, score, label or is_duplicate, a number, which becomes
 too. The score of unrated pairs is None. A column negative adds the pair of the first sentence and the negative:
 its score is 0, and that of the paraphrases is 1. Pairs with an empty sentence are left out and counted.
 
-Examples: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
-          python -m data_scripts paraphrases sentence-transformers/quora-duplicates:pair -o data/quora
-          python -m data_scripts paraphrases sentence-transformers/all-nli:triplet -o data/all_nli_triplets
+Examples: convsim data paraphrases tatoeba.tsv.xz -o data/tatoeba
+          convsim data paraphrases sentence-transformers/quora-duplicates:pair -o data/quora
+          convsim data paraphrases sentence-transformers/all-nli:triplet -o data/all_nli_triplets
 """
 
 from collections.abc import Iterator

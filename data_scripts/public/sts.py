@@ -5,8 +5,8 @@ by a tab) and STS.gs.X.txt (one score per line), for 2016 STS2016.input.X.txt an
 archives. Pairs with a blank gold line were not scored; they are left out and counted. On the Hub a year is one dataset,
 named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
 
-Examples: python -m data_scripts sts semeval -o data/sts
-          python -m data_scripts sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
+Examples: convsim data sts semeval -o data/sts
+          convsim data sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_load_pairs_gives_earlier_turns_of_a_dataset_that_has_them(tmp_path, con
 
 def test_load_pairs_refuses_other_columns(tmp_path):
     pq.write_table(pa.table({"question": ["?"]}), tmp_path / "train-00000-of-00001.parquet")
-    with pytest.raises(InputError, match=r"has no column input, .*found question; `python -m data_scripts conv"):
+    with pytest.raises(InputError, match=r"has no column input, .*found question; `convsim data conv"):
         load_pairs(str(tmp_path))
 
 
@@ -46,6 +46,12 @@ def test_load_pairs_refuses_a_folder_in_which_nothing_can_be_read(tmp_path, name
     (tmp_path / name).write_text("not Parquet")
     with pytest.raises(InputError, match="nothing in it can be read as a dataset with input, response"):
         load_pairs(str(tmp_path))
+
+
+def test_a_table_is_not_read_as_pairs(tmp_path):
+    (tmp_path / "chats.csv").write_text("input,response\nHello.,Hi.\n")
+    with pytest.raises(InputError, match=r"chats.csv: is no Parquet file; `convsim data conversations` makes pairs of"):
+        load_pairs(str(tmp_path / "chats.csv"))
 
 
 def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
@@ -62,5 +68,5 @@ def test_the_folder_of_a_public_dataset_is_built_by_its_name(has_data, tmp_path,
         (tmp_path / "data").mkdir()
     with pytest.raises(InputError) as raised:
         load_columns("data/captions/coco", ("group",))
-    remedy = "no such folder; build it: python -m data_scripts download captions/coco"
+    remedy = "no such folder; build it: convsim data download captions/coco"
     assert str(raised.value) == f"data/captions/coco: {remedy}"

@@ -65,5 +65,5 @@ def test_a_folder_in_data_is_a_public_dataset_by_its_name() -> None:
     assert public_name("data/snli") == public_name(Path("data/snli/")) == "snli"
     assert public_name("data/captions/coco") == "captions/coco"
     assert [public_name(path) for path in ("data", "snli", "mine/snli", "data/mine", "", "/data/snli")] == [None] * 6
-    assert how_to_build("data/captions/coco") == "; build it: python -m data_scripts download captions/coco"
+    assert how_to_build("data/captions/coco") == "; build it: convsim data download captions/coco"
     assert how_to_build("data/mine") == ""

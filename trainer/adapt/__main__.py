@@ -23,7 +23,7 @@ from modeling_convsim.files.storage import storage_argument
 
 
 def build_parser() -> ArgumentParser:
-    """The command line: the options of `data_scripts conversations`, and those of the run."""
+    """The command line: the options of `convsim data conversations`, and those of the run."""
     parser = ArgumentParser(
         prog="convsim adapt",
         description=__doc__,

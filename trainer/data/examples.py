@@ -196,7 +196,7 @@ def order_sentences(rows: Dataset, name: str) -> tuple[Dataset, np.ndarray, np.n
         texts = Dataset.from_dict({"text": [text for side in PAIRED for text in rows[side][:]]})
         return texts, np.tile(np.arange(len(rows)), 2), np.repeat([0, 1], len(rows))
     raise InputError(
-        f"{name}: expected sentences in order (columns {', '.join(ORDERED)}, as `python -m data_scripts books` writes "
+        f"{name}: expected sentences in order (columns {', '.join(ORDERED)}, as `convsim data books` writes "
         f"them) or pairs ({', '.join(PAIRED)}), found {', '.join(rows.column_names)}"
     )
 

@@ -1,8 +1,9 @@
 """Loading of encoders by folder or Hub id: ConvSim models, and any SentenceTransformer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -10,7 +11,7 @@ from transformers import PreTrainedConfig
 from transformers.utils.logging import disable_progress_bar
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.loading import parse_model_id
+from modeling_convsim.encoding.loading import find_folder, parse_model_id
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.shipped import resolve_base
 from trainer.encoders.protocol import SentenceEncoder, Side
@@ -52,7 +53,7 @@ def load_encoder(model: str) -> SentenceEncoder:
             raise ValueError("the folder has neither config.json nor modules.json")
         name, revision = (model, None) if Path(model).is_dir() else parse_model_id(model)
         config, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
-        if config.get("model_type", "").startswith("convsim_"):
+        if config.get("model_type", "").startswith("convsim_") and not _has_only_routes(model, config):
             encoder = Encoder.from_pretrained(model)
             encoder.shows_progress = True
             return encoder
@@ -62,6 +63,12 @@ def load_encoder(model: str) -> SentenceEncoder:
             f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "
             "(a run's is runs/NAME/model), or a model of the Hugging Face Hub: OWNER/NAME or OWNER/NAME@REVISION"
         ) from error
+
+
+def _has_only_routes(model: str, config: Mapping[str, Any]) -> bool:
+    """Whether a ConvSim encoder was saved by sentence-transformers, whose Router has the heads."""
+    is_bare = not any(name.endswith("ForMultitask") for name in config.get("architectures") or ())
+    return is_bare and any(find_folder(model).glob("*/router_config.json"))
 
 
 def installed_copy(model: str) -> str:

@@ -122,9 +122,7 @@ def _validate(args: Namespace) -> None:
     if args.output:
         refuse_existing_file("--output", args.output, args.overwrite)
     if SAMPLE in args.tasks and args.data is None:
-        raise InputError(
-            f"task {SAMPLE}: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes it"
-        )
+        raise InputError(f"task {SAMPLE}: name its folder with --data FOLDER; convsim data sample -o FOLDER writes it")
 
 
 def run(args: Namespace) -> int:

@@ -30,7 +30,7 @@ def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
 
     Args:
         encoder: a model trained on the sample, or any other.
-        folder: the output of `python -m data_scripts sample`.
+        folder: the output of `convsim data sample`.
 
     Returns:
         `sts`: "pearson" and "spearman" on the sample's test pairs; `figure_1`: the cosine of "How old are you?" with
@@ -41,7 +41,7 @@ def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
     """
     pairs, sts_sets = load_pairs(str(folder)), load_stsb(str(folder / "sts"))
     if "train" not in pairs or "test" not in sts_sets:
-        raise InputError(f"{folder}: the sample is incomplete; write it with python -m data_scripts sample -o {folder}")
+        raise InputError(f"{folder}: the sample is incomplete; write it with convsim data sample -o {folder}")
     train = pairs["train"]
     inputs, responses = (list(dict.fromkeys(train[column])) for column in ("input", "response"))
     queries = encoder.encode(QUERIES)

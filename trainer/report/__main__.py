@@ -47,7 +47,7 @@ def build_parser() -> ArgumentParser:
         type=Path,
         default=DATA,
         metavar="FOLDER",
-        help=f"folder of {', '.join(DATASETS)}, as `python -m data_scripts` writes them; tables of a missing dataset "
+        help=f"folder of {', '.join(DATASETS)}, as `convsim data` writes them; tables of a missing dataset "
         "are left out (default: %(default)s)",
     )
     parser.add_argument("--pairs", metavar="FOLDER", help="folder of conversation pairs (default: reddit in --data)")

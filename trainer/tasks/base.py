@@ -12,11 +12,10 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from trainer.data.datasets import RunData
 from trainer.data.token_cache import TokenColumn
-from trainer.settings import Settings, sources_of
+from trainer.settings import Settings, refuse_unknown, sources_of
 from trainer.tasks.encoding import ScoreTeachers
 
 TASKS: dict[str, type[Task]] = {}
@@ -118,9 +117,8 @@ def validate_tasks(settings: Settings) -> None:
     Raises:
         InputError: a task is unknown, or the data of a trained task are not given.
     """
+    refuse_unknown("tasks", settings.tasks, TASKS)
     for name, weight in settings.tasks.items():
-        if name not in TASKS:
-            raise InputError(f"tasks has '{name}'{suggest(name, TASKS)}; expected one of {', '.join(TASKS)}")
         required = TASKS[name].required_option
         if weight and not sources_of(vars(settings), required):
             raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")

@@ -11,7 +11,6 @@ from transformers import AutoConfig, PreTrainedTokenizerBase, PreTrainedTokenize
 
 from modeling_convsim import ENCODERS, ConvSimConfig, ConvSimPretrainedConfig
 from modeling_convsim.encoding.loading import parse_model_id
-from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import RunData, training_text_columns
@@ -21,7 +20,7 @@ from trainer.data.token_weights import rarity_of, sif_of, token_shares
 from trainer.data.word_vectors import cached_word_vectors, is_sentence_transformer, read_word_vectors
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import Side
-from trainer.settings import DEFAULT_MODEL_TYPE, MAX_TOKENS, Settings
+from trainer.settings import DEFAULT_MODEL_TYPE, MAX_TOKENS, Settings, refuse_unknown
 from trainer.tasks import Task
 from trainer.training.backbone import config_fields, find_backbone, new_config
 
@@ -64,11 +63,7 @@ def validate_model(settings: Settings) -> None:
         InputError: the options do not define a model.
     """
     if settings.model_type is not None:  # else `build_model` compares model_config with the config of initialize_from
-        fields = config_fields(settings.model_type)
-        for key in settings.model_config:
-            if key not in fields:
-                expected = ", ".join(sorted(fields))
-                raise InputError(f"model_config has '{key}'{suggest(key, fields)}; expected some of {expected}")
+        refuse_unknown("model_config", settings.model_config, config_fields(settings.model_type))
     if settings.initialize_from:
         return
     if settings.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):

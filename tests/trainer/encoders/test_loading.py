@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.files.errors import InputError
+from modeling_convsim.shipped import base_model
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.training.model import load_pretrained
 
@@ -62,6 +63,13 @@ def test_inputs_are_queries_and_responses_documents() -> None:
     encoder = SentenceTransformerEncoder(Recorder())  # type: ignore[arg-type]
     assert encoder.encode(TEXTS).max() == 0 and encoder.encode(TEXTS, side="response").min() == 1
     assert encoder.encode(TEXTS, side="query").max() == 0
+
+
+def test_what_sentence_transformers_saved_of_our_model_ranks_replies_by_its_routes(tmp_path: Path) -> None:
+    SentenceTransformer(base_model(), device="cpu", trust_remote_code=True).save(str(tmp_path))
+    saved, own = load_encoder(str(tmp_path)), load_encoder("base")
+    for side in ("query", "response"):
+        np.testing.assert_allclose(saved.encode(TEXTS, side=side), own.encode(TEXTS, side=side), atol=1e-5)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path, convsim_folder: str) -> None:

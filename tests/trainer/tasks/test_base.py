@@ -12,7 +12,7 @@ from trainer.tasks import sampling_weights, validate_tasks
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
-        ({"respond": 1}, "tasks has 'respond'; expected one of captions, "),
+        ({"respond": 1}, "tasks has 'respond'; expected some of captions, "),
         ({"response_predictions": 1}, "did you mean 'response_prediction'?"),
         ({"snli": 1}, "tasks trains on 'snli', so snli is needed: name its folder with --snli"),
     ],
