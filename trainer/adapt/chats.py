@@ -90,17 +90,18 @@ def adapt_to_chats(
     suggested = suggest_held_out(adapted.trials, adapted.choice.trial_encoders, estimator)
     index = build_index(output, adapted, suggested)
     comparison = compare(adapted, suggested, estimator, peers)
+    results = adapted.results
+    sent = f", {results['sent']['added']:,} of ratings" if ratings else ""
+    lines = [f"read {_describe_pairs(report)}{sent}; {describe_outcome(results)}", *format_comparison(comparison)]
+    lines += [ACCURACY, *format_examples(index)]
     results = {
         "response_prediction": comparison[ADAPTED],
         "baselines": {name: {"response_prediction": part} for name, part in comparison.items() if name != ADAPTED},
-        "chats": {"report": report, "suggestions": summarize(suggested, index)},
+        "chats": {"report": report, "suggestions": summarize(suggested, index), "printed": lines},
     }
     update_results(output / "results.json", results)
     write_run_card(output)
     results = Run(output).results
-    sent = f", {results['sent']['added']:,} of ratings" if ratings else ""
-    lines = [f"read {_describe_pairs(report)}{sent}; {describe_outcome(results)}", *format_comparison(comparison)]
-    lines += [ACCURACY, *format_examples(index)]
     write_readme(output, results, lines)
     print(*lines, *_next(output), sep="\n")
     return results
@@ -138,14 +139,15 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
     index.save(output / "replies")
     written, threads = report["pairs"]["written"], report["threads"]["threads"]
     more = math.ceil((FEWEST_PAIRS - written) / (written / threads))
-    print(
+    lines = [
+        f"read {_describe_pairs(report)}",
         f"{written} pairs are too few to adapt a model and to measure it: the index of their replies has the base as "
         f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
-        "these\n"
-    )
-    results = {"chats": {"report": report}}
+        "these",
+    ]
+    results = {"chats": {"report": report, "printed": lines}}
     write_results(output / "results.json", results)
-    print(f"read {_describe_pairs(report)}", *_next(output), sep="\n")
+    print(*lines, *_next(output), sep="\n")
     return results
 
 

@@ -40,6 +40,8 @@ from trainer.settings import MODELS, NEW_TOKENIZER, NEW_WEIGHTS, sources_of
 
 TEMPLATE = MODEL_CARDS / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
+# The scores from which a use is recommended; those of all models that we publish are higher.
+GOOD = {"stsb": ("pearson", 0.7), "response_prediction": ("p_at_1", 0.25)}
 TAGS = ["convsim", "conversations"]
 
 
@@ -116,7 +118,7 @@ def render_card(
         settings_file="preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
         is_half=bool(settings.get("half_precision")),
         **_provenance(results, settings, on_hub),
-        **_results(scores, results),
+        **_results(scores, results, settings),
     )
 
 
@@ -157,7 +159,7 @@ def _metadata(
         parse_hub_name(source).repository for source in training_sources(settings) if source in on_hub
     )
     first: dict[str, Score] = {}  # metric of each evaluator on the whole of its final split: what the Hub lists
-    for score in _final_scores(scores):
+    for score in final_scores(scores):
         if not score.subset:
             first.setdefault(score.part, score)
     return ModelCardData(
@@ -195,13 +197,12 @@ def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
 
 def _provenance(results: Mapping[str, Any], settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
     """The template's values for what the model learned from: tasks, data, other models, and the settings."""
-    languages = _languages(settings)
     teacher = settings.get("teacher") if has_teacher(settings) else None
     word_vectors = settings.get("word_vectors")  # on the Hub, they are those of a SentenceTransformer
     base = base_name(settings, on_hub)
     names = dict.fromkeys(public_name(source, on_hub) for source in training_sources(settings))
     return {
-        "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
+        "language": _language(settings),
         "heads": trained_heads(settings),
         "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
         "score_teachers": len(settings.get("score_teachers") or ()),
@@ -216,19 +217,33 @@ def _provenance(results: Mapping[str, Any], settings: Mapping[str, Any], on_hub:
     }
 
 
-def _results(scores: list[Score], results: Mapping[str, Any]) -> dict[str, Any]:
+def _results(scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The template's values for results; of an adapted model also P@1 of others, and its gain over each."""
     seeds = results.get("seeds", {})
     others = {name: part.get("response_prediction", {}) for name, part in results.get("baselines", {}).items()}
     return {
         "prediction": results.get("response_prediction", {}),
         "similarity": any(score.card.task_type == "sentence-similarity" for score in scores),
-        "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
+        "score_rows": [_cells(score_row(score)) for score in final_scores(scores)],
         "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items() if not _is_part(path, seeds)],
         "seed_count": max(map(len, seeds.values()), default=0),
+        "uses": _sort_uses(scores, settings),
         "adaptation": results.get("adaptation"),
         "comparison": [_cells(_comparison_row(name, part)) for name, part in others.items() if "gain" in part],
     }
+
+
+def _sort_uses(scores: list[Score], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What a model can be used for, by whether its scores are "good", "weak" or "unknown"."""
+    uses: dict[str, list[str]] = {"good": [], "weak": [], "unknown": []}
+    names = {"stsb": f"the similarity of sentences {_language(settings)}, for search and clustering of short texts"}
+    if "response_prediction" in trained_heads(settings):
+        names["response_prediction"] = "selecting a reply from a fixed list"
+    for part, name in names.items():
+        metric, least = GOOD[part]
+        found = [score.value for score in final_scores(scores) if (score.part, score.metric) == (part, metric)]
+        uses["unknown" if not found else "good" if max(found) >= least else "weak"].append(name)
+    return uses
 
 
 def _comparison_row(name: str, part: Mapping[str, Any]) -> dict[str, str]:
@@ -240,7 +255,7 @@ def _comparison_row(name: str, part: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _final_scores(scores: list[Score]) -> list[Score]:
+def final_scores(scores: list[Score]) -> list[Score]:
     """The scores without those on dev, and on subsets of a dataset, where the same evaluator has others."""
     tested = {score.part for score in scores if score.split != "dev"}
     final = [score for score in scores if score.split != "dev" or score.part not in tested]
@@ -252,6 +267,11 @@ def _is_part(path: str, others: Collection[str]) -> bool:
     """Return whether a path `PART.SPLIT.SUBSET.METRIC` is of a subset of a dataset whose whole is one of the others."""
     *split, subset, metric = path.split(".")
     return subset != "all" and ".".join([*split, "all", metric]) in others
+
+
+def _language(settings: Mapping[str, Any]) -> str:
+    languages = _languages(settings)
+    return "in English" if languages == ["en"] else f"(language: {', '.join(languages)})"
 
 
 def _languages(settings: Mapping[str, Any]) -> list[str]:

@@ -125,6 +125,29 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
     assert "recorded no search for evaluation sentences" in card.text and "encode_query" not in card.text
 
 
+@pytest.mark.parametrize(
+    ("precision", "pearson", "text"),
+    [
+        (0.56, 0.75, "Choose it for the similarity {}, and for selecting {}. Choose another model for "),
+        (
+            0.56,
+            0.41,
+            "Choose it for selecting {1}. By its results, it is not good enough for the similarity {0}. Choose",
+        ),
+        (0.03, 0.41, "By its results, it is not good enough for the similarity {}, nor for selecting {}. Choose "),
+        (None, None, "How good it is for the similarity {}, and for selecting {} was not measured. Choose "),
+    ],
+)
+def test_results_say_what_a_model_is_good_for(
+    tmp_path: Path, precision: float | None, pearson: float | None, text: str
+):
+    scores = {"stsb": {"dev": {"all": {"pearson": 0.9}}, "test": {"all": {"pearson": pearson}}},
+              "response_prediction": RESULTS["response_prediction"] | {"p_at_1": precision}}  # fmt: skip
+    write_card(tmp_path, scores if precision else {}, SETTINGS, SomeConfig(), "a/b")
+    text = text.format("of sentences in English, for search and clustering of short texts", "a reply from a fixed list")
+    assert f"## When to choose it {text}" in " ".join((tmp_path / "README.md").read_text().split())
+
+
 def test_the_tokenizer_says_how_much_of_a_text_is_read(tmp_path: Path):
     shown = {}
     for length in (512, 10**30):  # the latter is that of all
