@@ -232,6 +232,7 @@ def test_attentions_match_the_positions_of_the_input_with_any_padding(kind, left
             positions = mask[row].nonzero().squeeze(1)
             actual = weights[row][:, positions][:, :, positions]
             torch.testing.assert_close(actual, expected[:, : len(sentence), : len(sentence)], rtol=0, atol=1e-6)
+            torch.testing.assert_close(actual.sum(2), torch.ones(2, len(sentence)))  # over what a token attends to
     plain = model(**batch, output_hidden_states=True)
     torch.testing.assert_close(output.pooler_output, plain.pooler_output, rtol=0, atol=1e-6)
     torch.testing.assert_close(output.hidden_states, plain.hidden_states, rtol=0, atol=1e-5)

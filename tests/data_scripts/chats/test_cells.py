@@ -13,7 +13,7 @@ from tests.data_scripts.chats.reading import read_items
 
 Said = list[tuple[str | None, str]]
 CALL: Said = [("Customer", "hello, is anybody there?"), ("Agent", "yes, what can I do?"), ("Customer", "my parcel")]
-CHAT: Said = [("Customer", "can I return shoes?"), ("Agent", "within thirty days"), ("Customer", "thanks a lot")]
+CHAT: Said = [CALL[0], ("Agent", "within thirty days"), ("Customer", "thanks a lot")]
 
 
 def read(path: Path, rows: list[dict[str, Any]], **columns: str) -> tuple[list[Any], ChatLog]:

@@ -134,6 +134,11 @@ def test_unusual_readings_are_noted():
         (["26-01-03", "32-01-03"], "YMD"),
         (["14-01-2026"], "DMY"),
         (["14/03/26"], "DMY"),
+        # The first thousand decide whether the others are read.
+        (["01/03/2026"] * 1000 + ["03/13/2026"], "MDY"),
+        (["soon"] * 999 + ["03/13/2026"], "MDY"),
+        (["soon"] * 1000 + ["03/13/2026"], None),
+        (["26-01-03", "26-01-04"] * 500 + ["14/03/2026"], "YMD"),
     ],
 )
 def test_the_order_of_day_and_month_is_that_of_the_first_date_that_shows_it(values, order):

@@ -14,9 +14,11 @@ CONTEXTS = [["where is the cat", " ", "the big dog", "hello"], [], ["", "do you 
 WEIGHTS = [0.5, 0.25]
 
 
-@pytest.fixture(scope="module")
-def encoder(tiny_tokenizer) -> Encoder:
-    return Encoder(build("dan_input_network"), tiny_tokenizer)
+# With query vectors, whose length is learned, or without them.
+@pytest.fixture(scope="module", params=[("dan_input_network", False), ("dan_best", True)])
+def encoder(request, tiny_tokenizer) -> Encoder:
+    kind, is_normalized = request.param
+    return Encoder(build(kind, normalize_response=is_normalized), tiny_tokenizer)
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import RECORD, UNFINISHED, has_record, new_folder
-from modeling_convsim.files.storage import LOCK, storage_path
+from modeling_convsim.files.storage import LOCK, locked, storage_path
 from tests.killing import kill_at_each_call
 
 
@@ -78,7 +78,10 @@ def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
     held = FileLock(tmp_path / f".pairs{LOCK}")
     with held, pytest.raises(InputError, match="pairs: another process is writing"):
         write(tmp_path / "pairs", "second")
-    write(tmp_path / "pairs", "third")  # the first process has ended
+    with locked(tmp_path / "pairs"):  # the first process has ended; a lock that is taken twice is held to the end
+        write(tmp_path / "pairs", "third")
+        with pytest.raises(Timeout):
+            held.acquire(timeout=0)
 
 
 def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path):

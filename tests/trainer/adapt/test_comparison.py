@@ -144,19 +144,31 @@ def test_a_small_log_is_compared_on_the_messages_of_cross_validation(encoders, s
 
 
 def test_earlier_turns_count_for_a_system_as_much_as_is_best_for_it(encoders, suggested, monkeypatch):
-    """BM25 alone has a weight, so high a one that it answers the earlier turn instead of the message."""
-    adapted, judge = adapted_of(encoders, DatasetDict(train=KNOWN, test=PAIRS)), Estimator(JUDGE, RESPONSES)
+    """BM25 alone has a weight, so high a one that it answers the earlier turn instead of the message.
+
+    The dev split chooses the weights, and all are compared on the test split.
+    """
+    monkeypatch.setattr(comparison, "ENOUGH", 10)
+    judge, few = Estimator(JUDGE, RESPONSES), PAIRS.select(range(10, 20))
     turns = [f"{number} answers" for number in range(10, 20)]
 
     def useful(messages: list[str], contexts: list[list[str]], weights: list[tuple[float, ...]]) -> list[float]:
         choices = iter(weights)
-        monkeypatch.setattr(comparison, "choose_context", lambda _: SimpleNamespace(weights=next(choices)))
+
+        def choose_context(parts: list[Any]) -> Any:
+            assert [len(part.threads) for part in parts] == [7]
+            return SimpleNamespace(weights=next(choices))
+
+        monkeypatch.setattr(comparison, "choose_context", choose_context)
+        test = Dataset.from_dict({**few.to_dict(), "input": messages, "context": contexts})
+        splits = DatasetDict(train=KNOWN, validation=PAIRS.select(range(7)), test=test)
         pairs = suggested.parts[0].pairs._replace(messages=messages, contexts=contexts)
         parts = [replace(suggested.parts[0], pairs=pairs)]
-        result = compare(adapted, replace(suggested, parts=parts, chances=suggested.chances[:10]), judge, {})
-        return [result[name]["one_of_three"] for name in ("base", "bm25", "tfidf")]
+        of_parts = replace(suggested, parts=parts, chances=suggested.chances[:10])
+        result = compare(adapted_of(encoders, splits), of_parts, judge, {})
+        return [result[name][metric] for name in ("base", "bm25", "tfidf") for metric in ("one_of_three", "p_at_1")]
 
     alone, of_turns = (useful(each, [[]] * 10, [()] * 3) for each in (["hello"] * 10, turns))
-    assert alone[1] != of_turns[1]
+    assert alone[2] != of_turns[2] and (alone[3], of_turns[3]) == (0, 1)
     found = useful(["hello"] * 10, [[turn] for turn in turns], [(), (1e6,), ()])
-    assert found == pytest.approx([alone[0], of_turns[1], alone[2]])
+    assert found == pytest.approx([*alone[:2], *of_turns[2:4], *alone[4:]])

@@ -37,7 +37,7 @@ def test_folds_have_whole_threads_and_about_the_same_size():
 
 
 @pytest.mark.parametrize(
-    ("long", "others", "is_held_out"), [(20, 40, True), (101, 202, True), (110, 199, True), (1500, 2000, False)]
+    ("long", "others", "is_held_out"), [(20, 40, True), (101, 202, True), (110, 199, True), (110, 200, False)]
 )
 def test_a_thread_longer_than_a_fold_is_always_trained_on_if_the_others_are_enough(long, others, is_held_out):
     threads = np.concatenate([np.arange(1, others + 1), np.zeros(long, int)])
@@ -48,9 +48,10 @@ def test_a_thread_longer_than_a_fold_is_always_trained_on_if_the_others_are_enou
 
 
 class Loop:
-    """A step adds 1 to the weight; records the rows of each run's steps."""
+    """A step adds 1 to the weight; records the rows of each run's steps, and the inputs that each start is for."""
 
     runs: ClassVar[list[Any]] = []
+    starts: ClassVar[list[Any]] = []
 
     def __init__(self, context: Any, model: Any, tasks: Any, plan: Any) -> None:
         self.model, self.plan = model, plan
@@ -67,7 +68,7 @@ def validate(monkeypatch, tiny_tokenizer) -> Callable[..., Any]:
     """Cross-validate a model of one weight, 7 at first, which is best at 7 + `best`; returns choice and trials."""
 
     def run(pairs: Dataset, best: float = 4.5, adjustment: float = 0.0, dev: Dataset | None = None) -> Any:
-        Loop.runs, freed, turns_of = [], [], []
+        Loop.runs, Loop.starts, freed, turns_of = [], [], [], []
         trials = hold_out(DatasetDict(train=pairs, **({"validation": dev} if dev else {})))
         parts = [part for trial in trials for part in trial.parts]
         settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4}
@@ -93,7 +94,7 @@ def validate(monkeypatch, tiny_tokenizer) -> Callable[..., Any]:
 
         def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> tuple[Interpolation, bool]:
             assert (given, columns, model.weight.item(), model.config.lexical_share) == (model, "columns", 7, 0.1)
-            assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
+            Loop.starts.append({*rows["input"]})
             with torch.no_grad():
                 model.weight += adjustment
             return Interpolation(model), bool(adjustment)
@@ -132,24 +133,28 @@ def make_pairs(threads: int, responses: int = 9, name: str = "") -> Dataset:
     return Dataset.from_list(rows)
 
 
-def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate):
+def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate, monkeypatch):
     choice, trials = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
     held_out = [trial.held_out["input"][:] for trial in trials]
     assert sorted(map(int, chain(*held_out))) == list(range(60)) and len(held_out) == 3
-    for trial, held, steps in zip(trials, held_out, Loop.runs, strict=False):
+    # The models of the folds and the final one are trained for as many steps as the chosen point has.
+    for trial, held, steps, count in zip(trials * 2, held_out * 2, Loop.runs[:6], [7] * 3 + [6] * 3, strict=True):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
         assert {*trial.known["input"]} == set(map(str, range(60))) - set(held)
-        assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
+        assert [index for index, _, _ in steps] == list(range(count)) and {task for _, task, _ in steps} == {TASK}
         trained = np.concatenate([rows for _, _, rows in steps])  # of 40 other rows
-        assert len(set(trained)) == 28 and not set(trained) & set(map(int, held))
+        assert len(set(trained)) == 4 * count and not set(trained) & set(map(int, held))
     assert choice.point == Point(6, 0.75, 0.0)
-    assert choice.gain.exceeds(TO_KEEP) and choice.gain.threads.shape == (60,)
-    # The models of the folds and the final one are trained for as many steps as the chosen point has.
-    assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 4
+    assert choice.gain.exceeds(TO_KEEP) and sorted(np.unique(choice.gain.threads, return_counts=True)[1]) == [3] * 20
+    assert [index for index, *_ in Loop.runs[6]] == list(range(6)) and len(Loop.runs) == 7
     assert len({*np.concatenate([rows for *_, rows in Loop.runs[6]])}) == 24
+    assert Loop.starts == [{*trial.known["input"]} for trial in trials] * 2 + [set(map(str, range(60)))]
     for number, encoder in enumerate(choice.trial_encoders):
         assert (encoder.weight, encoder.share, encoder.turns) == (11.5, 0.0, [0.1 * number])
     assert (choice.encoder.weight, choice.encoder.share) == (11.5, 0.0)
+    monkeypatch.setattr(module, "TO_KEEP", np.inf)  # no gain is certain enough
+    choice, _ = validate(make_pairs(20), best=4.5)
+    assert choice.point is None and choice.encoder.weight == 7
 
 
 @pytest.mark.parametrize(
@@ -198,11 +203,13 @@ def test_rated_replies_measure_nothing_and_are_not_trained_on_where_their_conver
     assert sum("rated new" in trial.known["response"] for trial in trials) == 2
 
 
-def test_a_fold_with_a_single_reply_is_left_out():
+def test_a_fold_with_fewer_than_three_replies_is_left_out():
     pairs = make_pairs(20)
     held = set(hold_out(DatasetDict(train=pairs))[2].held_out["input"])
-    replies = ["yes" if row["input"] in held else row["response"] for row in pairs]
-    trials = hold_out(DatasetDict(train=pairs.remove_columns("response").add_column("response", replies)))
-    assert len(trials) == 2 and not held & {text for trial in trials for text in trial.held_out["input"]}
+    for few in (2, 3):
+        replies = [f"{int(row['input']) % few}" if row["input"] in held else row["response"] for row in pairs]
+        trials = hold_out(DatasetDict(train=pairs.remove_columns("response").add_column("response", replies)))
+        tried = {text for trial in trials for text in trial.held_out["input"]}
+        assert len(trials) == few and (held <= tried if few == 3 else not held & tried)
     with pytest.raises(InputError, match="distinct replies of the 60 pairs to train on: 1, expected 3 or more"):
         hold_out(DatasetDict(train=make_pairs(20, responses=1)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from trainer.adapt.context import choose_context
 from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
 from trainer.evaluation.ranking import Ranks
 
@@ -29,6 +30,12 @@ def part(base, *points) -> Measured:
 def test_the_best_point_is_chosen_if_it_gains_more_than_an_error(points, chosen):
     base = [1, 1, 2, 1] * 5 if len(points[0]) == 20 else [0, 1, 1, 1, 1]
     assert choose([part(base, *points)]) == chosen
+
+
+def test_each_message_counts_the_same_whatever_the_size_of_its_part():
+    """The first point is better in the small part: means of .32 and .48 over all messages."""
+    parts = [part([9] * 4, [0] * 4, [3] * 4), part([9] * 40, [3] * 40, [1] * 40)]
+    assert choose(parts) == choose_context(parts).weights == POINTS[1]
 
 
 def test_a_point_with_a_lower_p_at_1_than_the_base_is_not_chosen():

@@ -94,12 +94,13 @@ def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokeni
 def test_token_weights_follow_from_the_mean_of_both_frequencies():
     model = build("dan_lexical")
     size = model.config.vocab_size
-    old = np.arange(1, size + 1) / (size * (size + 1) / 2)
-    model.lexical_channel.weights.copy_(torch.from_numpy(rarity_of(old)))
+    old = np.arange(size) / (size * (size - 1) / 2)
+    model.lexical_channel.weights.copy_(torch.from_numpy(np.where(old > 0, rarity_of(old), 0)))
     before = model.encoder.token_weights.weight.detach().clone()
-    assert adjust_token_weights(model, columns([5, 5, 6], [5]))
-    new = [share / 2 + {5: 3, 6: 1}.get(token, 0) / 4 / 2 for token, share in enumerate(old)]
+    assert adjust_token_weights(model, columns([0, 5, 5, 6], [0, 5, 0, 0]))
+    new = [share / 2 + {0: 4, 5: 3, 6: 1}.get(token, 0) / 8 / 2 for token, share in enumerate(old)]
     rarity = [(math.log(share) / math.log(min(new))) ** 2 for share in new]
+    rarity[0] = 0  # a token that the tokenizer adds to every text stays without weight
     torch.testing.assert_close(model.lexical_channel.weights, torch.tensor(rarity), rtol=1e-5, atol=0)
     factors = [math.sqrt((0.001 + before) / (0.001 + after)) for before, after in zip(old, new, strict=True)]
     expected = before * torch.tensor(factors).unsqueeze(1)

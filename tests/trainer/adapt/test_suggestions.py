@@ -15,6 +15,7 @@ from modeling_convsim.suggestion.deduplication import canonical_form
 from modeling_convsim.suggestion.estimate import Pairs
 from tests.modeling_convsim.suggestion.texts import make_texts
 from tests.modeling_convsim.tiny_models import build
+from trainer.adapt import suggestions as module
 from trainer.adapt.cross_validation import Trial
 from trainer.adapt.suggestions import (
     CONSENSUS_WEIGHTS,
@@ -49,11 +50,11 @@ def encoder(tiny_tokenizer) -> Encoder:
 
 
 def make_trial(number: int) -> Trial:
-    """40 known pairs, and 24 held-out ones, the second of each conversation of two after the first."""
+    """40 known pairs, and 24 held-out ones, in conversations of ten and of two; every second one after another."""
     known = Dataset.from_dict({"input": make_texts(40, number), "response": make_texts(40, number + 10)})
     inputs, replies = make_texts(24, number + 20), make_texts(24, number + 30)
     turns = [[inputs[row - 1], "hello"] if row % 2 else [] for row in range(24)]
-    threads = [f"trial {number}, {row // 2}" for row in range(24)]
+    threads = [f"trial {number}, {max(row, 8) // 2}" for row in range(24)]
     held_out = Dataset.from_dict({"input": inputs, "response": replies, "context": turns, "thread": threads})
     return Trial(np.arange(40), known, held_out, [])
 
@@ -69,6 +70,11 @@ def test_conversations_that_measure_nothing_choose_the_weights_for_one_of_three(
     replies = {row["input"]: (row["response"], row["context"]) for _, row in rows}
     for message, reply, context in zip(*suggested.pairs, strict=True):
         assert replies[message] == (reply, context)
+    for part, trial in zip(suggested.parts, trials, strict=True):
+        of = dict(zip(trial.held_out["input"], trial.held_out["thread"], strict=True))
+        names = [of[message] for message in part.pairs.messages]
+        numbers = part.threads.tolist()
+        assert len(set(zip(names, numbers, strict=True))) == len(set(names)) == len(set(numbers))
 
     def values(weights: Weights) -> np.ndarray:
         """Of every message: one of three, and the first."""
@@ -102,11 +108,15 @@ def test_conversations_that_measure_nothing_choose_the_weights_for_one_of_three(
     np.testing.assert_allclose([given[reply] for reply in order], expected, atol=1e-9)
 
 
-def test_a_single_conversation_is_halved(encoder):
+def test_a_single_conversation_is_halved_and_of_many_messages_some_are_drawn(encoder, monkeypatch):
     trial = make_trial(1)
     held_out = trial.held_out.remove_columns("thread").add_column("thread", ["one"] * 24)
-    suggested = suggest_held_out([Trial(trial.rows, trial.known, held_out, [])], [encoder], ESTIMATOR)
+    trials = [Trial(trial.rows, trial.known, held_out, [])]
+    suggested = suggest_held_out(trials, [encoder], ESTIMATOR)
     assert suggested.pairs.messages == held_out["input"][1::2] and set(suggested.threads) == {0}
+    monkeypatch.setattr(module, "MOST_MESSAGES", 12)
+    drawn = [held_out["input"][:].index(each) for each in suggest_held_out(trials, [encoder], ESTIMATOR).pairs.messages]
+    assert len(drawn) == 6 and drawn == sorted(drawn) and drawn[-1] > 12
 
 
 def test_the_best_replies_of_a_rival_differ_and_were_not_said():

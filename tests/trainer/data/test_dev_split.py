@@ -70,7 +70,8 @@ def test_a_single_thread_is_not_divided_and_a_limit_may_be_given():
 
 
 def test_pairs_without_a_thread_are_threads_of_their_own():
-    rows = Dataset.from_dict({"thread": ["a", None, "a", None]})
+    """Also beside a thread whose name is the number of such a row."""
+    rows = Dataset.from_dict({"thread": ["3", None, "3", None]})
     numbers = thread_numbers(rows)
     assert numbers[0] == numbers[2] and len(set(numbers)) == 3
     assert np.bincount(thread_numbers(rows.select([]))).tolist() == []

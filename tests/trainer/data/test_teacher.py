@@ -77,7 +77,8 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one_whatever_other_rows_t
     assert len(set(fewer) & set(large)) > 40
 
 
-def test_rows_with_an_empty_text_are_not_sampled():
+def test_rows_with_an_empty_text_are_not_sampled(monkeypatch):
+    monkeypatch.setattr(teacher_module, "HASHED_TOGETHER", 2)
     pairs = {"input": ["a", "", "b", "a"], "response": ["b", "c", "", "A"]}
     empty = Dataset.from_dict({"input": ["", "a"], "response": ["b", ""]})
     samples = sample_rows(RunData({"pairs/one": Dataset.from_dict(pairs), "pairs/two": empty}), 100)

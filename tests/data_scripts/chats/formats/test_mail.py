@@ -41,6 +41,7 @@ def test_a_mailbox_that_the_library_wrote(tmp_path):
     second.set_content("On Mon, 4 Mar 2024, Ann wrote:\n> Where is the café?\n\nOn the left.\n-- \nBen\n", cte="base64")
     second.add_attachment("a,b\n", subtype="csv", filename="a.csv")
     third.set_content("<p>Thank <b>you</b>!</p><blockquote>On the left.</blockquote>", subtype="html")
+    third.add_attachment("Terms of use", filename="terms.txt")
     box = mailbox.mbox(tmp_path / "in.mbox")
     for message in (first, second, third):
         box.add(message)
