@@ -48,13 +48,14 @@ def is_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bo
 @pytest.mark.parametrize(("kind", "own"), [("dan_lexical", 0.25), ("dan_lexical", 0.0), ("dan_best", 0.0)])
 def test_each_share_has_the_ranks_of_the_model_with_it(tiny_tokenizer, kind, own):
     model, pairs = model_of(kind, own).train(), pairs_of(tiny_tokenizer)
+    pairs = pairs.add_column("context", [[text] for text in [*pairs["input"][1:], "yes"]])
     queries, shares = build_queries(pairs, np.arange(len(pairs))), shares_of(model)
     assert shares == ([own, *(share for share in SHARES if share != own)] if kind == "dan_lexical" else [0.0])
-    ranked = rank_shares(model, BatchTokenizer.from_transformers(tiny_tokenizer, None), queries, shares)
+    ranked = rank_shares(model, BatchTokenizer.from_transformers(tiny_tokenizer, None), queries, shares, [0.5])
     assert model.training and model.config.lexical_share == own
     for share, ranks in ranked.items():
         model.config.lexical_share = share
-        scores = score(Encoder(model, tiny_tokenizer), queries)
+        scores = score(Encoder(model, tiny_tokenizer), queries, [0.5])
         lowest, highest = (
             [
                 sum(value >= row[true] + margin for place, value in enumerate(row) if other[place])

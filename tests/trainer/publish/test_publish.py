@@ -255,8 +255,9 @@ command("pull request", "hf_write", run, "--hub_model_id", "me/private", "--crea
 command("model again", "hf_write", run, "--hub_model_id", "me/talker")
 plain = Encoder.from_pretrained(run + "/model")
 ReplyIndex.build(plain, json.loads(sys.argv[2]), duplicate_cosine=1).save(run + "-replies")
-for private in ("ratings.jsonl", "review.jsonl"):
-    Path(run + "-replies", private).touch()
+Path(run + "-replies", "review.jsonl").touch()
+ratings = [{"message": str(n), "reply": "yes", "score": 0.5, "rating": "send" if n % 3 else "no"} for n in range(40)]
+Path(run + "-replies", "ratings.jsonl").write_text("\\n".join(map(json.dumps, ratings)))
 page = ("--index", run + "-replies", "--hub_model_id", "me/talker", "--space_id", "me/page")
 command("page, dry", None, *page, "--dry_run")
 command("page", "hf_write", *page)
@@ -411,7 +412,9 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
     space = hub.repositories["spaces", "me/page"]
     assert space.settings["sdk"] == "gradio"
     assert not any(path.endswith((".pyc", "ratings.jsonl", "review.jsonl")) for path in space.files())
-    assert json.loads(space.files()["replies/index.json"])["model"] == "me/talker"
+    file = json.loads(space.files()["replies/index.json"])
+    assert file["model"] == "me/talker" and not file["settings"]["curve"]["estimated"]  # as the ratings say
+    assert str(hub.run.parent) not in str(file)
     assert space.settings["visibility"] == "private"
     listed = [line.split(maxsplit=1) for line in hub.pushed["page, dry"]["printed"].splitlines() if line[:1] == " "]
     assert {name: int(size.replace(",", "")) for size, name in listed} == {
