@@ -203,8 +203,10 @@ def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Any:
         return None
     if model["type"] == "WordLevel":  # kitoken has WordPiece only; without continuations, a word is known or not
         model |= {"type": "WordPiece", "continuing_subword_prefix": UNUSED_PREFIX, "max_input_chars_per_word": MAX_WORD}
-    # NFKC leaves ASCII as it is.
-    content = json.dumps(definition | {"normalizer": LOWERCASE, "post_processor": None, "decoder": None})
+    # NFKC leaves ASCII as it is. Truncation and padding are those of the last texts before the tokenizer was saved.
+    content = json.dumps(
+        definition | dict.fromkeys(["post_processor", "decoder", "truncation", "padding"]) | {"normalizer": LOWERCASE}
+    )
     # ASCII texts with every character, after a word and between spaces, known words, and a long one.
     texts = [f"the{character}Cat {character} " for character in map(chr, range(128))]
     words = list(model["vocab"])
