@@ -3,7 +3,7 @@
 The paper gives no details. This is InferSent's encoder (Conneau et al. 2017, section 3.2) with a linear output layer.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +31,7 @@ class ConvSimBilstmConfig(ConvSimConfig):
 
     model_type = "convsim_bilstm"
     label: ClassVar[str] = "BiLSTM"
+    removed_options: ClassVar[dict[str, Any]] = {"num_layers": 1, "pooling": "max"}
 
     word_embedding_size: int = 300
     hidden_size: int = 256

@@ -69,6 +69,8 @@ class ConvSimConfig(PreTrainedConfig):
     label: ClassVar[str] = ""
     # sentence-transformers reads the size of `pooler_output` from `projection_dim`, before any `hidden_size`.
     attribute_map: ClassVar[dict[str, str]] = {"projection_dim": "embedding_size"}
+    # Options of earlier versions that changed vectors, and the value that is computed.
+    removed_options: ClassVar[dict[str, Any]] = {}
 
     vocab_size: int = 30_000
     embedding_size: int = 500
@@ -104,6 +106,10 @@ class ConvSimConfig(PreTrainedConfig):
         Without them, it would average token vectors instead of using `pooler_output`. A model's `save_pretrained` calls
         this method. `encode_document` gives response vectors only in folders of `python -m trainer.publish`.
         """
+        # sentence-transformers' CrossEncoder reads the classifier's number of labels only if it is an architecture.
+        if classifier := (getattr(self, "auto_map", None) or {}).get("AutoModelForSequenceClassification"):
+            architectures = [*(self.architectures or []), classifier.rpartition(".")[2]]
+            self.architectures = list(dict.fromkeys(architectures))
         super().save_pretrained(save_directory, *args, **kwargs)
         for name, content in SENTENCE_TRANSFORMERS_FILES.items():
             if name == "config_sentence_transformers.json":
@@ -137,6 +143,15 @@ class ConvSimConfig(PreTrainedConfig):
             raise ValueError("response_hidden_sizes is [], expected the size of at least one hidden layer")
         if self.initializer_range is not None:
             self.require_positive("initializer_range")
+
+    def validate_removed_options(self) -> None:
+        """Requires what is computed of options that earlier versions had."""
+        for name, value in self.removed_options.items():
+            if (given := getattr(self, name, value)) != value:
+                raise ValueError(
+                    f"{name} is {given}, which only earlier versions of convsim compute; expected {value}: open the "
+                    "model with the version that saved it, or train it again"
+                )
 
     def validate_lexical_channel(self) -> None:
         """Requires normalized responses for a lexical channel, and a channel for a share."""

@@ -51,6 +51,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
 
     model_type = "convsim_transformer"
     label: ClassVar[str] = "Transformer"
+    removed_options: ClassVar[dict[str, Any]] = {"hidden_sizes": []}
 
     hidden_size: int = 512
     num_hidden_layers: int = 6

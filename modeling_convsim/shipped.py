@@ -23,7 +23,7 @@ def base_model() -> str:
 
     Example:
         >>> from sentence_transformers import SentenceTransformer
-        >>> SentenceTransformer(base_model()).get_sentence_embedding_dimension()
+        >>> SentenceTransformer(base_model()).get_embedding_dimension()
         384
     """
     if named := os.environ.get(VARIABLE):

@@ -1,7 +1,10 @@
+import json
+
 import numpy as np
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
+from transformers import AutoConfig
 
 from modeling_convsim import ConvSimBilstmConfig, ConvSimBilstmModel, modeling_base, modeling_bilstm
 from tests.modeling_convsim.tiny_models import HEADS, SENTENCES, build, pack, pad
@@ -88,9 +91,28 @@ def test_autocast_to_bfloat16_gives_float32_vectors_near_the_exact_ones():
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_config_refuses_sizes_out_of_range():
-    with pytest.raises(StrictDataclassClassValidationError, match="hidden_size is 0, expected numbers above 0"):
-        ConvSimBilstmConfig(hidden_size=0)
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
+        (
+            {"num_layers": 2, "pooling": "max"},
+            "num_layers is 2, which only earlier versions .* compute; expected 1: open",
+        ),
+        (
+            {"num_layers": 1, "pooling": "mean"},
+            "pooling is mean, which only earlier versions .* compute; expected max:",
+        ),
+    ],
+)
+def test_a_saved_config_of_what_is_not_computed_is_refused(values, message, tmp_path):
+    earlier = {"num_layers": 1, "pooling": "max", "hidden_dropout": 0.2}  # of a BiLSTM that is computed as it was
+    ConvSimBilstmConfig(**SIZES, **earlier).save_pretrained(tmp_path)
+    saved = AutoConfig.from_pretrained(tmp_path).to_dict()
+    assert saved.items() >= earlier.items()
+    (tmp_path / "config.json").write_text(json.dumps(saved | values))
+    with pytest.raises(StrictDataclassClassValidationError, match=message):
+        AutoConfig.from_pretrained(tmp_path)
 
 
 def test_an_lstm_runs_in_float32_under_autocast_on_a_cpu():

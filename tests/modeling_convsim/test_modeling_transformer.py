@@ -215,6 +215,10 @@ def test_sentences_are_read_without_padding_on_a_gpu_unless_another_kernel_is_se
         ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
         ({"residual_scale": 0.1}, "residual_scale multiplies what is added to the average: set residual: true too"),
         ({"residual": True, "residual_scale": 0}, "residual_scale is 0, expected numbers above 0"),
+        (
+            {"residual": True, "hidden_sizes": [9]},
+            r"hidden_sizes is \[9\], which only earlier .* compute; expected \[\]:",
+        ),
     ],
 )
 def test_config_refuses_values_out_of_range(values, message):

@@ -42,10 +42,6 @@ class LexicalRoute(Module):
             "sentence_embedding": self.channel.append(vectors, lexical.to(vectors.dtype), self.lexical_share)
         }
 
-    def get_embedding_dimension(self) -> int:
-        """Dimensions of the vectors that `forward` returns."""
-        return self.embedding_size + self.lexical_size
-
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Saves the config and the tokens' weights."""
         self.save_config(output_path)

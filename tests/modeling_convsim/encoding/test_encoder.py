@@ -371,6 +371,13 @@ def test_damaged_model_folder_gives_one_message(name, content, folder, tiny_toke
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_an_unknown_activation_is_refused(tiny_tokenizer, tmp_path):
+    values = json.loads((save(build("dan"), tiny_tokenizer, tmp_path) / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(values | {"activation": "gelu"}))
+    with pytest.raises(ValueError, match="activation is 'gelu', expected 'tanh' or 'relu'"):
+        Encoder.from_pretrained(tmp_path)
+
+
 def test_tokenizer_that_fails_on_a_text_gives_a_value_error(tiny_tokenizer, tmp_path):
     save(build("dan_best"), tiny_tokenizer, tmp_path)
     values = json.loads((tmp_path / "tokenizer.json").read_text())

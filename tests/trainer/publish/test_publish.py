@@ -80,6 +80,7 @@ def open_in_sentence_transformers(published, **options) -> SentenceTransformer:
 def test_sentence_transformers_gives_the_vectors_of_every_side(published):
     model = open_in_sentence_transformers(published)
     assert close(model.encode(TEXTS), published.vectors.inputs)
+    assert model.get_embedding_dimension() == published.vectors.inputs.shape[1]
     assert close(model.encode_query(TEXTS), published.vectors.queries)
     expected = published.vectors.responses
     if published.model.config.normalize_response and not published.model.config.lexical_share:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from datasets import Dataset
 from sentence_transformers import (
+    CrossEncoder,
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
@@ -14,12 +15,14 @@ from sentence_transformers import (
 )
 from sentence_transformers.sentence_transformer.losses import (
     CachedGISTEmbedLoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
     MultipleNegativesRankingLoss,
 )
 from torch import nn
 from transformers import AutoModel
 
-from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask, Encoder
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import TEXTS
 from trainer.data.token_cache import TokenColumn
@@ -72,12 +75,27 @@ def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
     return {name: weight.detach().clone() for name, weight in module.named_parameters()}
 
 
-@pytest.mark.parametrize("kind", ["dan_input_network", "pretrained"])
-def test_without_its_router_a_model_trains_without_routes(kind, tiny_tokenizer, tmp_path):
-    model = SentenceTransformer(str(build_folder(build(kind), tiny_tokenizer, tmp_path)), device="cpu")
+@pytest.fixture(params=["dan_input_network", "dan_lexical", "pretrained"])
+def routed(request, tiny_tokenizer, tmp_path) -> str:
+    """A published folder."""
+    return str(build_folder(build(request.param), tiny_tokenizer, tmp_path))
+
+
+def test_llama_index_gets_sentence_embeddings(routed):
+    """Its HuggingFaceEmbedding gives prompts of its own, and encodes both sides by `encode` with their names."""
+    expected = SentenceTransformer(routed, device="cpu", trust_remote_code=True).encode(TEXTS)
+    prompts = {"query": "", "text": ""}
+    model = SentenceTransformer(routed, device="cpu", trust_remote_code=True, prompts=prompts)
+    for name in prompts:
+        found = model.encode(TEXTS, batch_size=10, prompt_name=name, normalize_embeddings=True)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_without_its_router_a_model_trains_without_routes(routed, tmp_path):
+    model = SentenceTransformer(routed, device="cpu", trust_remote_code=True)
     expected = model.encode(TEXTS)
     del model[1]
-    model.save_pretrained(str(tmp_path / "plain"))
+    model.save(str(tmp_path / "plain"))
     plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
     for encode in (model.encode, plain.encode, plain.encode_query, plain.encode_document):
         np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-6)
@@ -85,10 +103,42 @@ def test_without_its_router_a_model_trains_without_routes(kind, tiny_tokenizer, 
         output_dir=str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no",
         disable_tqdm=True,
     )  # fmt: skip
-    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
-    before, loss = weights_of(plain), CachedGISTEmbedLoss(plain, model)
-    SentenceTransformerTrainer(plain, arguments, train_dataset=pairs, loss=loss).train()
-    assert any((weight != before[name]).any() for name, weight in plain.named_parameters())
+    pairs = {"sentence_1": INPUTS, "sentence_2": RESPONSES}
+    scores = {"label": [0.0, 1.0] * 3}
+    # SetFit's Trainer calls this one with its pairs and CosineSimilarityLoss.
+    losses = (
+        (CosineSimilarityLoss(plain), scores),
+        (CoSENTLoss(plain), scores),
+        (CachedGISTEmbedLoss(plain, model), {}),
+    )
+    for loss, labels in losses:
+        before = weights_of(plain)
+        rows = Dataset.from_dict(pairs | labels)
+        SentenceTransformerTrainer(plain, arguments, train_dataset=rows, loss=loss).train()
+        assert any((weight != before[name]).any() for name, weight in plain.named_parameters())
+
+
+def test_a_differentiable_head_of_setfit_reads_sentence_embeddings(routed):
+    """What `SetFitModel.from_pretrained(folder, use_differentiable_head=True)` and its `fit` call, before `predict`."""
+    body = SentenceTransformer(routed, device="cpu", trust_remote_code=True)
+    head = nn.Linear(body.get_embedding_dimension(), 2)
+    del body[1]
+    length = body.get_max_seq_length()
+    rows = [body.tokenizer(text, max_length=length, padding="max_length", truncation=True) for text in INPUTS]
+    features = {name: torch.Tensor([row[name] for row in rows]).int() for name in body.tokenizer.model_input_names}
+    vectors = body(features)["sentence_embedding"]
+    head(vectors).sum().backward()
+    np.testing.assert_allclose(vectors.detach(), body.encode(INPUTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cross_encoder_classifies_pairs_as_the_multitask_model_does(kind, tiny_tokenizer, tmp_path):
+    folder = build_folder(build(kind), tiny_tokenizer, tmp_path)
+    expected = Encoder.from_pretrained(folder).nli_logits(INPUTS, RESPONSES)
+    model = CrossEncoder(str(folder), device="cpu")
+    model.save_pretrained(str(tmp_path / "saved"))
+    for each in (model, CrossEncoder(str(tmp_path / "saved"), device="cpu")):
+        np.testing.assert_allclose(each.predict(list(zip(INPUTS, RESPONSES, strict=True))), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
