@@ -169,8 +169,8 @@ class AveragingModel:
             self._bigrams = self.encoder_weight("embed_bigrams", config.bigram_buckets, size)
         if config.hidden_sizes or not config.residual:
             self._layers = self._dense(f"{self._prefix}layers", [size, *config.hidden_sizes, config.embedding_size])
-        if config.activation not in ("tanh", "relu"):
-            raise ValueError(f"activation is {config.activation!r}, expected 'tanh' or 'relu'")
+            if config.activation not in ("tanh", "relu"):
+                raise ValueError(f"activation is {config.activation!r}, expected 'tanh' or 'relu'")
 
     @classmethod
     def from_folder(cls, folder: Path) -> "AveragingModel":
