@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from modeling_convsim.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import cqa, response_prediction, snli, sts_sets, sts_tuning, stsb
@@ -30,7 +28,6 @@ def evaluate_encoder(
     evaluators: Iterable[str] | None = None,
     queries: int | None = None,
     intervals: bool = False,
-    matrices: dict[str, np.ndarray] | None = None,
 ) -> dict[str, dict]:
     """Evaluate an encoder; the result has one part of results.json for each evaluator.
 
@@ -44,18 +41,16 @@ def evaluate_encoder(
         queries: the largest number of response prediction queries; by default 10,000.
         intervals: add the 95% bootstrap interval, [low, high], to every Pearson's r, P@N, MAP and accuracy, as
             "pearson_interval" and so on.
-        matrices: receives the tuned matrix of `stsb_tuned`, (dimensions, dimensions), under this name.
 
     Raises:
         InputError: data of a named evaluator is missing or too small, or the model lacks a head.
     """
     names = evaluators or [name for name, one in EVALUATORS.items() if split != "dev" or one.runs_on_dev]
     results: dict[str, dict] = {}
-    matrices = {} if matrices is None else matrices
     for name in names:
         evaluator = EVALUATORS[name]
         if splits := evaluator.splits_in(data, split):
-            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals, matrices)
+            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals)
             results[name] = evaluator.evaluate(encoder, inputs)
         elif evaluators is not None:
             missing = "dev or test" if split == "both" else split

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.baselines import ScoreTexts
 
@@ -45,14 +43,12 @@ class EvaluationInputs:
         splits: the requested splits that the dataset has, at least one; test last.
         queries: the largest number of queries to rank, or None for the evaluator's default.
         intervals: whether to add a 95% bootstrap interval to each score.
-        matrices: receives the matrix that an evaluator trains, under the evaluator's name.
     """
 
     dataset: Any
     splits: Mapping[str, Dataset]
     queries: int | None = None
     intervals: bool = False
-    matrices: dict[str, np.ndarray] = field(default_factory=dict)
 
     def last_split(self) -> tuple[str, Dataset]:
         """Name and rows of the split to evaluate on, for evaluators that report a single split."""

@@ -5,23 +5,17 @@ The paper only says that a transformation matrix is trained on STS-B. Here W sta
 1 - Pearson's r, which is the squared error after the best linear map of the scores. Pearson's r on dev selects the
 iteration and the weight of a penalty on the distance of W from the identity. In cross-validation on train, a squared
 error of the scores themselves, alone or beside it, generalized worse for our models.
-
-In a model folder, the matrix is a route of the sentence-transformers Router, beside those of inputs and replies:
-`SentenceTransformer(folder).encode(texts, task="sts")` gives W u, L2-normalized, whose angular similarity is the tuned
-score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.files.json_files import read_object
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
 from trainer.evaluation.registry import EvaluationInputs, Evaluator
@@ -31,14 +25,10 @@ if TYPE_CHECKING:
     import torch
     from datasets import Dataset
     from scipy.optimize import OptimizeResult
-    from sentence_transformers.base.modules import Module
 
 PENALTIES = (0.001, 0.003, 0.01)
 MAX_ITERATIONS = 100
 PATIENCE = 10
-ROUTE = "sts"
-ROUTER = "1_Router"
-_DENSE = f"{ROUTE}_0_Dense"  # as `Router.save` names it
 
 
 @dataclass(frozen=True)
@@ -155,58 +145,11 @@ def _pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
     return sts_correlation(tuned_scores(matrix, pairs), pairs.gold)["pearson"]
 
 
-# -- the route of a model folder --------------------------------------------------------------------------------------
-
-
-def build_route(matrix: np.ndarray) -> list[Module]:
-    """The modules of the route; `matrix` W is (dimensions, dimensions)."""
-    import torch
-    from sentence_transformers.base.modules import Dense, Normalize
-
-    weight = torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32))
-    return [Dense(weight.shape[1], weight.shape[0], False, torch.nn.Identity(), weight), Normalize()]
-
-
-def read_matrix(model: Path) -> np.ndarray | None:
-    """The matrix in a model folder, (dimensions, dimensions) float32; None without one.
-
-    Raises:
-        InputError: its file is damaged.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    if not has_route(model):
-        return None
-    path = model / ROUTER / _DENSE / "model.safetensors"
-    try:
-        return load_file(path)["linear.weight"].astype(np.float32)
-    except (OSError, KeyError, SafetensorError) as error:
-        raise InputError(
-            f"{path}: not the matrix of the route {ROUTE} ({error}); train the model or download it again"
-        ) from error
-
-
-def has_route(model: Path) -> bool:
-    """Whether a model folder has the route.
-
-    Raises:
-        InputError: the Router's configuration is damaged.
-    """
-    path, remedy = model / ROUTER / "router_config.json", "train the model or download it again"
-    if not path.is_file():
-        return False
-    structure = read_object(path, remedy).get("structure")
-    if not isinstance(structure, dict):
-        raise InputError(f"{path}: not the configuration of a sentence-transformers Router; {remedy}")
-    return ROUTE in structure
-
-
 # -- the evaluator ----------------------------------------------------------------------------------------------------
 
 
 def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
-    matrix = inputs.matrices["stsb_tuned"] = tune_on_stsb(encoder, inputs.dataset)
+    matrix = tune_on_stsb(encoder, inputs.dataset)
     return {
         name: stsb.correlation_by_genre(score_with_matrix(encoder, matrix, pairs), pairs, inputs.intervals)
         for name, pairs in inputs.splits.items()

@@ -13,7 +13,6 @@ import yaml
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
-from sklearn.preprocessing import normalize
 from torch import Tensor, nn
 from transformers import AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
@@ -22,7 +21,6 @@ from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import staged_folder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.encoders.protocol import Side
-from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route, read_matrix
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.provenance import example_id, hub_sources
@@ -35,6 +33,7 @@ CHECK_TEXTS = (
     "",
 )
 TOLERANCE = 1e-6  # for L2-normalized vectors
+ROUTER = "1_Router"
 
 
 def build_folder(
@@ -44,7 +43,6 @@ def build_folder(
     *,
     results: Mapping[str, Any],
     settings: Mapping[str, Any],
-    sts_matrix: np.ndarray | None = None,
 ) -> Path:
     """Write the folder that is published, verify it, and replace an earlier one.
 
@@ -54,7 +52,6 @@ def build_folder(
         folder: its path, `RUN/model`.
         results: the content of results.json (see `write_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
-        sts_matrix: the matrix W (dimensions, dimensions) that gives the scores `stsb_tuned`; the route `sts`.
 
     Returns:
         The folder.
@@ -70,7 +67,7 @@ def build_folder(
         is_half = bool(settings.get("half_precision"))
         model.save_pretrained(new, state_dict=half if is_half else None)
         tokenizer.save_pretrained(new)
-        _write_sentence_transformers_files(model, new, sts_matrix, torch.float16 if is_half else torch.float32)
+        _write_sentence_transformers_files(model, new, torch.float16 if is_half else torch.float32)
         (new / "config.yaml").write_text(
             yaml.safe_dump(published_settings(settings, hub_sources(results)), sort_keys=False, allow_unicode=True),
             "utf-8",
@@ -78,7 +75,7 @@ def build_folder(
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         share_weights(new)
-        verify_folder(new, embed_all_sides(model, tokenizer), sts_matrix)
+        verify_folder(new, embed_all_sides(model, tokenizer))
     return folder
 
 
@@ -90,13 +87,11 @@ def share_weights(folder: Path) -> None:
         path.chmod(0o666 & ~umask)
 
 
-def _write_sentence_transformers_files(
-    model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None, dtype: torch.dtype
-) -> None:
+def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path, dtype: torch.dtype) -> None:
     """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
 
-    A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already. The
-    settings of the Transformer (sentence_bert_config.json) are those of `save_pretrained`.
+    The route of inputs has no modules: the embeddings are L2-normalized already. The settings of the Transformer
+    (sentence_bert_config.json) are those of `save_pretrained`.
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another, unless the
     model has other vectors that score replies: with an `input_network`, queries go through it; with a `lexical_share`,
@@ -104,8 +99,6 @@ def _write_sentence_transformers_files(
     stored in `dtype`, and loaded as float32.
     """
     routes: dict[str, list[Module]] = {"query": [], "document": _head_modules(model.response_head, dtype)}
-    if sts_matrix is not None:
-        routes[ROUTE] = build_route(sts_matrix)
     default_route = "query"
     if model.has_query_vectors:
         default_route = "sentence"
@@ -187,33 +180,28 @@ def embed_all_sides(
         )
 
 
-def verify_folder(folder: Path, expected: Vectors | None = None, sts_matrix: np.ndarray | None = None) -> None:
+def verify_folder(folder: Path, expected: Vectors | None = None) -> None:
     """Load a model folder with transformers and with sentence-transformers, and compare the vectors of `CHECK_TEXTS`.
 
     Args:
         folder: a model folder.
         expected: the vectors of the model in memory; by default those of the folder's multitask model.
-        sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
 
     Raises:
-        InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm (a
-            tuned one by as much more as the matrix amplifies differences).
+        InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm.
     """
-    for reader, vectors, correct, tolerance in _read_in_every_way(folder, expected, sts_matrix):
+    for reader, vectors, correct in _read_in_every_way(folder, expected):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.
-        if not difference <= tolerance * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
+        if not difference <= TOLERANCE * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
             raise InputError(
                 f"{folder} was not published: the vectors of {reader} differ from those of the trained model by up to "
-                f"{difference:.3g}; expected at most {tolerance:.3g} of a vector's norm"
+                f"{difference:.3g}; expected at most {TOLERANCE:.3g} of a vector's norm"
             )
 
 
-def _read_in_every_way(
-    folder: Path, expected: Vectors | None, sts_matrix: np.ndarray | None
-) -> Iterator[tuple[str, np.ndarray, np.ndarray, float]]:
-    """The name of each reader, its vectors, those that it should give, and the tolerance."""
-    sts_matrix = read_matrix(folder) if sts_matrix is None else sts_matrix
+def _read_in_every_way(folder: Path, expected: Vectors | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """The name of each reader, its vectors, and those that it should give."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
@@ -226,15 +214,6 @@ def _read_in_every_way(
     expected = expected or loaded
     methods = ("encode", "encode_query", "encode_document")
     for field, method, correct in zip(Vectors._fields, methods, expected, strict=True):
-        yield f"AutoModelForPreTraining, {field}", getattr(loaded, field), correct, TOLERANCE
+        yield f"AutoModelForPreTraining, {field}", getattr(loaded, field), correct
         vectors = getattr(sentence_transformer, method)(list(CHECK_TEXTS), show_progress_bar=False)
-        yield f"SentenceTransformer.{method}", vectors, correct, TOLERANCE
-    if sts_matrix is not None:
-        tuned = sentence_transformer.encode(list(CHECK_TEXTS), task=ROUTE, show_progress_bar=False)
-        products = expected.inputs @ sts_matrix.T
-        # The largest factor by which the matrix can enlarge the relative error of a vector: |W| |u| / |W u|.
-        norms, norms_of_products = (np.linalg.norm(each, axis=1) for each in (expected.inputs, products))
-        is_set = norms_of_products > 0
-        ratios = np.linalg.norm(sts_matrix, 2) * norms[is_set] / norms_of_products[is_set]
-        tolerance = TOLERANCE * float(ratios.max(initial=1.0))
-        yield f"SentenceTransformer.encode, task={ROUTE}", tuned, normalize(products), tolerance
+        yield f"SentenceTransformer.{method}", vectors, correct

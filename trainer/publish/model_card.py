@@ -20,7 +20,6 @@ from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.registry import CardEntry
-from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.provenance import (
     LOCAL,
     LOCAL_MODEL,
@@ -113,7 +112,6 @@ def render_card(
         about=about,
         beside=beside,
         max_tokens=_max_tokens(folder, settings),
-        tuned=has_route(folder),
         has_data_page=(folder / "DATA.md").is_file(),
         settings_file="preset.yaml" if (folder / "preset.yaml").is_file() else "config.yaml",
         is_half=bool(settings.get("half_precision")),

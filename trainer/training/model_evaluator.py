@@ -54,16 +54,12 @@ class ModelEvaluator:
         self._data = {name: splits for name, splits in data.items() if name not in skipped}
 
     def evaluate(
-        self,
-        split: Literal["dev", "both"],
-        queries: int | None = None,
-        intervals: bool = False,
-        matrices: dict[str, np.ndarray] | None = None,
+        self, split: Literal["dev", "both"], queries: int | None = None, intervals: bool = False
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training = self.model.training
         encoder = Encoder(self.model, self._batch_tokenizer)  # sets what computes in torch to evaluation mode
-        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals, matrices=matrices)
+        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals)
         self.model.train(was_training)
         return results
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
@@ -236,8 +235,7 @@ def write_run(
         with torch.no_grad():
             for weights in evaluator.model.state_dict().values():
                 weights.copy_(weights.half())
-    matrices: dict[str, np.ndarray] = {}
-    results = evaluator.evaluate(settings.final_split, intervals=True, matrices=matrices) | dict(further or {})
+    results = evaluator.evaluate(settings.final_split, intervals=True) | dict(further or {})
     results["run"] = {
         "seconds": round(progress.seconds, 1),
         "total_seconds": round(time.monotonic() - context.started, 1),
@@ -255,14 +253,7 @@ def write_run(
     results[HUB_SOURCES] = find_hub_sources(asdict(settings))
     results["licenses"] = find_licenses(asdict(settings))
     results["leakage"] = leakage
-    build_folder(
-        evaluator.model,
-        evaluator.tokenizer,
-        run.model,
-        results=results,
-        settings=asdict(settings),
-        sts_matrix=matrices.get("stsb_tuned"),
-    )
+    build_folder(evaluator.model, evaluator.tokenizer, run.model, results=results, settings=asdict(settings))
     # The results are last: they tell that the run is finished.
     write_results(run.folder / RESULTS, results)
     logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
