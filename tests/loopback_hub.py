@@ -8,16 +8,15 @@ import base64
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
+
+from tests.loopback import LoopbackHandler, LoopbackServer
 
 WRITE_TOKEN = "hf_write"
 READ_TOKEN = "hf_read"  # known, but without the right to write
@@ -90,60 +89,6 @@ class Repository:
         return self.commits[-1][0] if self.commits else "0" * 40
 
 
-class LoopbackHub:
-    """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME").
-
-    `script` takes the number of a request (from 1, in `requests`) and returns None for the right answer, a status, or
-    "refuse" (the connection ends without an answer).
-    """
-
-    def __init__(self) -> None:
-        self.script: Callable[[int], int | str | None] = lambda number: None
-        self.repositories: dict[tuple[str, str], Repository] = {}
-        self.large: dict[str, bytes] = {}
-        self.requests: list[str] = []
-        self.sent_bytes = 0  # of the bodies of its answers
-        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def add_dataset(self, name: str, files: dict[str, bytes], **settings: Any) -> Repository:
-        """Add a dataset with these files, as path -> bytes."""
-        commit = hashlib.sha1(name.encode()).hexdigest()
-        repository = Repository(settings, [(commit, "first files", files)])
-        self.repositories["datasets", name] = repository
-        return repository
-
-    def environment(self, home: Path) -> dict[str, str]:
-        """Environment variables of a client: this Hub, caches under `home`, and no access to any other host."""
-        return {
-            "HF_ENDPOINT": self.url,
-            "HF_HOME": str(home),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_OFFLINE": "0",
-            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-            "HTTP_PROXY": "http://127.0.0.1:9",
-            "HTTPS_PROXY": "http://127.0.0.1:9",
-            "NO_PROXY": "127.0.0.1",
-        }
-
-    def __enter__(self) -> "LoopbackHub":
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Print nothing: clients that are killed reset their connections."""
-
-
 def _object_id(path: str, content: bytes) -> str:
     """The id by which a client knows that a file has not changed: the SHA-256 of large files, or Git's id."""
     if path.endswith(LARGE_FILES):
@@ -165,25 +110,20 @@ def _entry(repository: Repository, revision: str, path: str) -> dict[str, object
     return {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise many answers wait 40 ms between their headers and their body
-    hub: LoopbackHub
+class _Handler(LoopbackHandler):
+    storage: "LoopbackHub"
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
-        self.hub.requests.append(f"{self.command} {unquote(path)}")
-        length = int(self.headers.get("Content-Length") or 0)
-        self.body = (
-            self._chunked() if "chunked" in self.headers.get("Transfer-Encoding", "") else self.rfile.read(length)
-        )
-        self.fault = self.hub.script(len(self.hub.requests))
-        if self.fault == "refuse":
+        self.storage.requests.append(f"{self.command} {unquote(path)}")
+        self.body = self.read_body()
+        fault = self.storage.script(len(self.storage.requests))
+        if fault == "refuse":
             self.close_connection = True
             return
         try:
-            if isinstance(self.fault, int):
-                raise Refusal(self.fault, "", f"fault {self.fault}")
+            if isinstance(fault, int):
+                raise Refusal(fault, "", f"fault {fault}")
             for pattern, name in ROUTES[self.command].items():
                 if match := re.fullmatch(pattern, path):
                     groups = (group and unquote(group) for group in match.groups())  # a revision may be refs%2Fpr%2F1
@@ -199,30 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_PUT = do_GET
 
-    def _chunked(self) -> bytes:
-        data = b""
-        while size := int(self.rfile.readline(), 16):
-            data += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return data
-
     def _answer(self, status: int, answer: object, headers: dict[str, str]) -> None:
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        if status == 200 and (part := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))):
-            start, end = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
-            headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}", **headers}
-            status, data = 206, data[start : end + 1]
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.hub.sent_bytes += len(data)
-            self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.storage.sent_bytes += self.answer(status, data, headers)
 
     # -- permissions --------------------------------------------------------------------------------------------------
 
@@ -237,9 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(403, "", "You don't have the rights to write to this repository")
 
     def _repository(self, kind: str | None, name: str) -> Repository:
-        if (kind or "models", name) not in self.hub.repositories:
+        if (kind or "models", name) not in self.storage.repositories:
             raise Refusal(404, "RepoNotFound", "Repository not found")
-        repository = self.hub.repositories[kind or "models", name]
+        repository = self.storage.repositories[kind or "models", name]
         if repository.settings.get("visibility") == "private" and self._token not in (WRITE_TOKEN, READ_TOKEN):
             raise Refusal(401, "RepoNotFound", "Invalid username or password.")
         return repository
@@ -256,10 +175,10 @@ class _Handler(BaseHTTPRequestHandler):
         settings = json.loads(self.body)
         kind = settings.get("type", "model") + "s"
         name = f"{settings.get('organization') or 'me'}/{settings['name']}"
-        address = {"url": f"{self.hub.url}/{'' if kind == 'models' else kind + '/'}{name}"}
-        if (kind, name) in self.hub.repositories:
+        address = {"url": f"{self.storage.url}/{'' if kind == 'models' else kind + '/'}{name}"}
+        if (kind, name) in self.storage.repositories:
             raise Refusal(409, "", "You already created this repo", **address)
-        self.hub.repositories[kind, name] = Repository(settings)
+        self.storage.repositories[kind, name] = Repository(settings)
         return address, {}
 
     def validate_card(self) -> tuple[object, dict]:
@@ -297,13 +216,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._require((WRITE_TOKEN,))
         offers = []
         for item in json.loads(self.body)["objects"]:
-            offers.append({**item, "actions": {"upload": {"href": f"{self.hub.url}/large/{item['oid']}"}}})
+            offers.append({**item, "actions": {"upload": {"href": f"{self.storage.url}/large/{item['oid']}"}}})
         return {"transfer": "basic", "objects": offers}, {}
 
     def store_large(self, digest: str) -> tuple[object, dict]:
         if hashlib.sha256(self.body).hexdigest() != digest:
             raise Refusal(400, "", "the content does not match its digest")
-        self.hub.large[digest] = self.body
+        self.storage.large[digest] = self.body
         return {}, {}
 
     def commit(self, kind: str, name: str, revision: str) -> tuple[object, dict]:
@@ -318,14 +237,14 @@ class _Handler(BaseHTTPRequestHandler):
                 case "file":
                     files[value["path"]] = base64.b64decode(value["content"])
                 case "lfsFile":
-                    files[value["path"]] = self.hub.large[value["oid"]]
+                    files[value["path"]] = self.storage.large[value["oid"]]
                 case "deletedFile":
                     del files[value["path"]]
         commit = hashlib.sha1(repository.head.encode() + self.body).hexdigest()
-        answer = {"commitUrl": f"{self.hub.url}/{name}/commit/{commit}", "commitOid": commit}
+        answer = {"commitUrl": f"{self.storage.url}/{name}/commit/{commit}", "commitOid": commit}
         if parse_qs(urlsplit(self.path).query).get("create_pr") == ["1"]:
             repository.branches["refs/pr/1"] = files
-            return {**answer, "pullRequestUrl": f"{self.hub.url}/{name}/discussions/1"}, {}
+            return {**answer, "pullRequestUrl": f"{self.storage.url}/{name}/discussions/1"}, {}
         if revision == "main":
             repository.commits.append((commit, summary, files))
         else:
@@ -370,3 +289,42 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(404, "EntryNotFound", f"no file {path}")
         commit = repository.commit(revision)
         return files[path], {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(files[path]).hexdigest()}"'}
+
+
+class LoopbackHub(LoopbackServer):
+    """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME").
+
+    `script` takes the number of a request (from 1, in `requests`) and returns None for the right answer, a status, or
+    "refuse" (the connection ends without an answer).
+    """
+
+    handler = _Handler
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: Callable[[int], int | str | None] = lambda number: None
+        self.repositories: dict[tuple[str, str], Repository] = {}
+        self.large: dict[str, bytes] = {}
+        self.requests: list[str] = []
+        self.sent_bytes = 0  # of the bodies of its answers
+
+    def add_dataset(self, name: str, files: dict[str, bytes], **settings: Any) -> Repository:
+        """Add a dataset with these files, as path -> bytes."""
+        commit = hashlib.sha1(name.encode()).hexdigest()
+        repository = Repository(settings, [(commit, "first files", files)])
+        self.repositories["datasets", name] = repository
+        return repository
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """Environment variables of a client: this Hub, caches under `home`, and no access to any other host."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_OFFLINE": "0",
+            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+            "HTTP_PROXY": "http://127.0.0.1:9",
+            "HTTPS_PROXY": "http://127.0.0.1:9",
+            "NO_PROXY": "127.0.0.1",
+        }

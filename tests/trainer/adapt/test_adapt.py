@@ -15,7 +15,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.ratings import RATINGS, Rating, add_rating, read_ratings
 from tests.trainer.adapt.conftest import CHATS
-from trainer.adapt import adaptation
+from trainer.adapt import adaptation, cross_validation
 from trainer.adapt.__main__ import main
 from trainer.adapt.chats import choose_base
 
@@ -42,6 +42,7 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
     """The words of a command line for chats."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
+    monkeypatch.setattr(cross_validation, "FOLDS", 2)
 
     def words(chats: list[list[str]], *more: str, output: str = "run") -> list[str]:
         file = write_chats(tmp_path / "support.csv", chats)

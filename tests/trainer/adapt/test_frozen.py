@@ -89,24 +89,10 @@ def adapt_chats(backbone: str, count: int, overwrite: bool = False) -> dict[str,
     return adapt_to_chats([file], ConversationOptions(columns=COLUMNS, overwrite=overwrite), Path("run"), backbone)
 
 
-def test_an_encoder_is_frozen_and_its_heads_channel_and_index_are_those_of_the_chats(backbone):
-    results = adapt_chats(backbone, 54)
-    assert "joint" not in results
-    (model, tokenizer), found = load_model("run/model"), find_backbone(backbone)
-    assert found is not None
-    start = found.build_model(found.build_config({})).encoder.state_dict()
-    assert all(torch.equal(value, start[name]) for name, value in model.encoder.state_dict().items())
-    channel, special = model.lexical_channel, tokenizer.all_special_ids
-    assert not channel.weights[special].any() and channel.weights.count_nonzero() == len(channel.weights) - len(special)
-    assert tokenizer.model_max_length == 150  # all that it reads
-    # the index has the vectors that the saved model gives
-    index = ReplyIndex.load("run/replies")
-    built = ReplyIndex.build(Encoder.from_pretrained("run/model"), index.replies.texts, message_weight=0)
-    np.testing.assert_allclose(index.vectors[:, : built.vectors.shape[1]], built.vectors, rtol=0, atol=2e-3)
-    assert {"base", "bm25"} <= results["baselines"].keys()
-
-
-def test_the_project_s_own_base_is_joined_if_it_knows_the_language(backbone, base, monkeypatch, capsys):
+def test_the_own_base_is_joined_if_it_knows_the_language_else_the_frozen_encoder_is_alone(
+    backbone, base, monkeypatch, capsys
+):
+    shares = start.SHARES
     monkeypatch.setattr(cross_validation, "FOLDS", 2)
     monkeypatch.setattr(start, "SHARES", (0.0,))
     monkeypatch.setattr(joint, "choose", lambda _: 0.4)
@@ -126,8 +112,23 @@ def test_the_project_s_own_base_is_joined_if_it_knows_the_language(backbone, bas
     assert isinstance(second, ConvSimDanForMultitask)
     # what was joined is overwritten by a single model
     monkeypatch.setenv("CONVSIM_BASE", base)
-    assert "joint" not in adapt_chats(backbone, 54, overwrite=True)
+    monkeypatch.setattr(start, "SHARES", shares)
+    results = adapt_chats(backbone, 54, overwrite=True)
+    assert "joint" not in results and {"base", "bm25"} <= results["baselines"].keys()
     assert isinstance(ReplyIndex.load("run/replies").encoder, Encoder)
+
+    # its encoder is frozen, and its heads, channel and index are those of the chats
+    (model, tokenizer), found = load_model("run/model"), find_backbone(backbone)
+    assert found is not None
+    untrained = found.build_model(found.build_config({})).encoder.state_dict()
+    assert all(torch.equal(value, untrained[name]) for name, value in model.encoder.state_dict().items())
+    channel, special = model.lexical_channel, tokenizer.all_special_ids
+    assert not channel.weights[special].any() and channel.weights.count_nonzero() == len(channel.weights) - len(special)
+    assert tokenizer.model_max_length == 150  # all that it reads
+    # the index has the vectors that the saved model gives
+    index = ReplyIndex.load("run/replies")
+    built = ReplyIndex.build(Encoder.from_pretrained("run/model"), index.replies.texts, message_weight=0)
+    np.testing.assert_allclose(index.vectors[:, : built.vectors.shape[1]], built.vectors, rtol=0, atol=2e-3)
 
 
 def test_the_replies_of_few_pairs_are_suggested_by_the_encoder_as_it_is(backbone, capsys):

@@ -80,14 +80,15 @@ def test_conversations_that_measure_nothing_choose_the_weights_for_one_of_three(
         """Of every message: one of three, and the first."""
         message, consensus, diversity = weights
         found = []
-        for trial, row in rows:
+        for trial in trials:
             known = trial.known
             index = ReplyIndex.build(encoder, known["response"][:], known["input"][:], message_weight=message or 1)
             settings = {"message_weight": message, "consensus_weight": consensus, "diversity": diversity}
             index.settings = type(index.settings)(**settings)
-            texts = [each.text for each in index.suggest(row["input"], 3, row["context"])]
-            chances = np.array([chance(text, row["response"]) for text in texts])
-            found.append((one_of(chances), chances[0]))
+            for row in trial.held_out:
+                texts = [each.text for each in index.suggest(row["input"], 3, row["context"])]
+                chances = np.array([chance(text, row["response"]) for text in texts])
+                found.append((one_of(chances), chances[0]))
         return np.array(found)
 
     def best(of: Any) -> Weights:
