@@ -15,7 +15,7 @@ from data_scripts.loading import load_pairs
 from data_scripts.sample import FOLDER
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.shipped import VARIABLE
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation
 from trainer.data.tokenizer import train_tokenizer
@@ -43,8 +43,7 @@ def run_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def log(tmp_path: Path, tiny_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch) -> str:
     """A log of 80 tickets; a tiny model takes the place of the base."""
     torch.manual_seed(0)
-    build("dan_best").save_pretrained(tmp_path / "base")
-    tiny_tokenizer.save_pretrained(tmp_path / "base")
+    save(build("dan_best"), tiny_tokenizer, tmp_path / "base")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "base"))
     rows = ["ticket,from,text"]
     for number in range(80):
@@ -87,8 +86,7 @@ def test_the_trainer_of_transformers_trains_an_encoder(run_example: RunExample, 
     pairs = list(load_pairs(str(FOLDER))["train"])[::40]
     tokenizer = train_tokenizer([pair[side] for pair in pairs for side in ("input", "response")], "word", 2_000)
     config = ConvSimDanConfig(vocab_size=len(tokenizer), word_embedding_size=32, embedding_size=32, residual=True)
-    ConvSimDanForMultitask(config).save_pretrained(tmp_path / "start")
-    tokenizer.save_pretrained(tmp_path / "start")
+    save(ConvSimDanForMultitask(config), tokenizer, tmp_path / "start")
     lines = run_example("train_with_trainer.py", "--max_steps", "40", "--model", "start")
     assert [line.split("  ")[1] for line in lines[-2:]] == [
         "On Friday we are open until six.", "Take a tablet and lie down.",

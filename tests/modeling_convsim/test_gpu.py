@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad
+from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad, save
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or CUDA_VISIBLE_DEVICES hides it")
 GPU = torch.device("cuda")
@@ -81,8 +81,7 @@ def test_dropout_of_attention_weights_without_padding():
 @pytest.mark.parametrize("kind", [*KINDS, "dan_lexical"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_encoder_gives_the_vectors_of_a_cpu(kind, dtype, tiny_tokenizer, tmp_path):
-    build(kind).save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
+    save(build(kind), tiny_tokenizer, tmp_path)
     on_cpu, on_gpu = Encoder.from_pretrained(tmp_path, "cpu"), Encoder.from_pretrained(tmp_path, "cuda", dtype)
     for side in ("input", "response"):
         expected, found = on_cpu.encode(TEXTS, side), on_gpu.encode(TEXTS, side, batch_size=20)

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, build_part, pack, pad
+from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, build_part, pack, pad, save
 
 PREMISES = ["How old are you?", "the dog runs", "", "hello"]
 HYPOTHESES = ["the big dog", "", "", "hello you, how are you today?"]
@@ -36,10 +36,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def folder(kind: str, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved multitask model and its tokenizer."""
-    path = tmp_path_factory.mktemp(kind)
-    build(kind).save_pretrained(path)
-    tiny_tokenizer.save_pretrained(path)
-    return path
+    return save(build(kind), tiny_tokenizer, tmp_path_factory.mktemp(kind))
 
 
 def expected_logits(folder: Path) -> np.ndarray:

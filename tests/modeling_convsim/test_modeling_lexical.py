@@ -11,7 +11,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_averaging import token_codes
 from modeling_convsim.modeling_lexical import LexicalChannel
 from modeling_convsim.suggestion import ReplyIndex
-from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad, save
 
 FORMS = pytest.mark.parametrize("form", [pack, lambda sentences: pad(sentences, width=9, left=True)])
 
@@ -164,8 +164,7 @@ def test_encoder_and_index_use_the_vectors_of_the_channel(tiny_tokenizer, tmp_pa
     np.testing.assert_allclose(queries, output.query_embeds.numpy(), atol=1e-6)
     np.testing.assert_allclose(replies, output.response_embeds.numpy(), atol=1e-6)
 
-    model.save_pretrained(tmp_path / "model")
-    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    save(model, tiny_tokenizer, tmp_path / "model")
     kept = [text for text in texts if text]
     index = ReplyIndex.build(Encoder.from_pretrained(tmp_path / "model"), kept, duplicate_cosine=1)
     index.save(tmp_path / "index")

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
 import modeling_convsim
 from modeling_convsim import ENCODERS, Encoder, register_encoder
-from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad, save
 
 
 def test_every_modeling_file_is_registered():
@@ -42,8 +42,7 @@ def test_encoder_defined_elsewhere_is_saved_and_loaded_like_the_others(max_encod
     multitask = max_encoder.ConvSimMaxForMultitask
     assert ENCODERS["max"] is register_encoder(multitask) is multitask  # registering it again changes nothing
     model = build("max")
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
+    save(model, tiny_tokenizer, tmp_path)
     assert (tmp_path / "max_encoder.py").read_text() == Path(max_encoder.__file__).read_text()
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModel"] == "max_encoder.ConvSimMaxModel"
 

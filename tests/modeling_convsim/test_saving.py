@@ -46,8 +46,7 @@ def test_sentence_transformers_opens_a_saved_folder(multitask, part, tiny_tokeni
 
     texts = ["hello you", "how old are you?"]
     saved = multitask if part == "multitask" else multitask.encoder
-    saved.save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
+    save(saved, tiny_tokenizer, tmp_path)
     (module,) = json.loads((tmp_path / "modules.json").read_text())
     path = f"{Transformer.__module__}.{Transformer.__name__}"
     assert module == {"idx": 0, "name": "0", "path": "", "type": path}
@@ -198,8 +197,7 @@ def remote_folders(tiny_tokenizer, tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for kind in KINDS:
-        build(kind).save_pretrained(root / kind)
-        tiny_tokenizer.save_pretrained(root / kind)
+        save(build(kind), tiny_tokenizer, root / kind)
         torch.save({"packed": pack(SENTENCES), "padded": pad(SENTENCES)}, root / kind / "batches.pt")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}

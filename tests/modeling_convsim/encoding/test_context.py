@@ -7,7 +7,7 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_dan import ConvSimDanConfig
 from modeling_convsim.suggestion import ReplyIndex
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 
 TEXTS = ["do you like the dog", "yes", "where is the cat", "the dog"]
 CONTEXTS = [["where is the cat", " ", "the big dog", "hello"], [], ["", "do you like the dog"], ["yes", "no"]]
@@ -69,9 +69,7 @@ def test_what_is_no_context_is_refused(weighted):
 def test_the_weights_are_saved_with_the_model(tiny_tokenizer, tmp_path):
     model = build("dan_input_network")
     model.config.context_weights = WEIGHTS
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
-    assert Encoder.from_pretrained(tmp_path).model.config.context_weights == WEIGHTS
+    assert Encoder.from_pretrained(save(model, tiny_tokenizer, tmp_path)).model.config.context_weights == WEIGHTS
 
 
 def test_suggestions_follow_the_conversation_and_repeat_none_of_its_turns(weighted):

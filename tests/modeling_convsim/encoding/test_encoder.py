@@ -157,9 +157,7 @@ def test_stream_yields_vectors_before_it_has_read_all_texts(set_threads, encoder
 
 @pytest.mark.parametrize("kind", PADDED)
 def test_bfloat16_vectors_are_close_to_float32(kind, tiny_tokenizer, tmp_path):
-    build(kind).save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
-    exact = Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
+    exact = Encoder.from_pretrained(save(build(kind), tiny_tokenizer, tmp_path), "cpu").encode(TEXTS)
     encoder = Encoder.from_pretrained(tmp_path, "cpu", "bfloat16")
     rounded = encoder.encode(TEXTS)
     assert encoder.model.module.dtype == torch.bfloat16 and rounded.dtype == np.float32
@@ -234,9 +232,7 @@ def test_option_out_of_range_is_refused(encoder, options, message):
 
 
 def test_bare_encoder_encodes_inputs_but_has_no_heads(module, encoder, tiny_tokenizer, tmp_path):
-    module.encoder.save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
-    bare = Encoder.from_pretrained(tmp_path)
+    bare = Encoder.from_pretrained(save(module.encoder, tiny_tokenizer, tmp_path))
     np.testing.assert_allclose(bare.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     with pytest.raises(ValueError, match="bare encoder, without the response head"):
         bare.encode(TEXTS, side="response")
@@ -312,8 +308,7 @@ def test_index_of_a_model_with_code_of_its_own_needs_trust(own_code, tmp_path):
 @pytest.mark.parametrize("kind", ["dan_best", "transformer"])
 def test_float32_is_honored_for_a_folder_of_any_precision(kind, stored, tiny_tokenizer, tmp_path):
     model = build(kind).to(stored)
-    save(model, tiny_tokenizer, tmp_path)
-    encoder = Encoder.from_pretrained(tmp_path, "cpu")
+    encoder = Encoder.from_pretrained(save(model, tiny_tokenizer, tmp_path), "cpu")
     np.testing.assert_array_equal(encoder.encode(TEXTS), Encoder(model.float(), tiny_tokenizer).encode(TEXTS))
     with pytest.raises(ValueError, match="dtype is 'float16', expected 'float32', 'bfloat16' or 'auto'"):
         Encoder.from_pretrained(tmp_path, "cpu", "float16")

@@ -66,8 +66,7 @@ def test_error_late_in_a_file_leaves_no_output_file(folder, tmp_path, capsys):
 
 def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:
     """A saved folder with one error."""
-    build("dan_best").save_pretrained(path)
-    tokenizer.save_pretrained(path)
+    save(build("dan_best"), tokenizer, path)
     if kind == "weights":
         weights = load_file(path / "model.safetensors")
         del weights["encoder.embed_tokens.weight"]

@@ -11,7 +11,7 @@ import pytest
 from modeling_convsim import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.loopback_hub import READ_TOKEN, LoopbackHub, Repository
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 
 TEXTS = ["hello you", "how old are you?"]
 FIRST, SECOND = "a" * 40, "b" * 40
@@ -23,8 +23,7 @@ def files(tiny_tokenizer, tmp_path_factory) -> dict[str, dict[str, bytes]]:
     versions = {}
     for commit, kind in ((FIRST, "dan"), (SECOND, "dan_best")):
         folder = tmp_path_factory.mktemp(kind)
-        build(kind).save_pretrained(folder)
-        tiny_tokenizer.save_pretrained(folder)
+        save(build(kind), tiny_tokenizer, folder)
         versions[commit] = {path.name: path.read_bytes() for path in folder.iterdir()}
     return versions
 

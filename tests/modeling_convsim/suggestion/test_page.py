@@ -32,7 +32,7 @@ from modeling_convsim.suggestion.probability import Curve
 from modeling_convsim.suggestion.ratings import RATINGS, HeldOut, Shown, read_ratings
 from modeling_convsim.suggestion.review import Review
 from tests.conftest import ROOT
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 
 # Imported by the tests, not while they are collected, because that takes seconds.
 if not importlib.util.find_spec("gradio"):
@@ -68,10 +68,7 @@ def functions():
 
 @pytest.fixture(scope="module")
 def model(tiny_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("space") / "tiny" / "model"
-    build("dan_best").save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
+    return save(build("dan_best"), tiny_tokenizer, tmp_path_factory.mktemp("space") / "tiny" / "model")
 
 
 @pytest.fixture(scope="module")

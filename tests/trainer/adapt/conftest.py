@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 
 QUALITIES, THINGS, VERBS = (
     "old new big small good bad".split(),
@@ -22,12 +22,9 @@ CHATS = [
 @pytest.fixture(scope="session")
 def base(tmp_path_factory, tiny_tokenizer) -> str:
     """The folder of a multitask model with random weights."""
-    path = tmp_path_factory.mktemp("base")
     model = build("dan_lexical")
     model.config.lexical_share = 0.0
-    model.save_pretrained(path)
-    tiny_tokenizer.save_pretrained(path)
-    return str(path)
+    return str(save(model, tiny_tokenizer, tmp_path_factory.mktemp("base")))
 
 
 @pytest.fixture

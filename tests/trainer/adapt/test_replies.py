@@ -15,7 +15,7 @@ from modeling_convsim.suggestion.probability import Curve
 from modeling_convsim.suggestion.ratings import HeldOut, Shown
 from modeling_convsim.suggestion.reply_index import Suggestion
 from tests.modeling_convsim.suggestion.texts import make_texts
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 from trainer.adapt.replies import build_index, format_examples, summarize
 from trainer.adapt.suggestions import Part, Suggested, Weights
 
@@ -24,9 +24,7 @@ KNOWN = DatasetDict(train=Dataset.from_dict({"input": make_texts(30), "response"
 
 @pytest.fixture
 def encoder(tmp_path, tiny_tokenizer) -> Encoder:
-    build("dan_best").save_pretrained(tmp_path / "model")
-    tiny_tokenizer.save_pretrained(tmp_path / "model")
-    return Encoder.from_pretrained(tmp_path / "model")
+    return Encoder.from_pretrained(save(build("dan_best"), tiny_tokenizer, tmp_path / "model"))
 
 
 def make_suggested(count: int) -> Suggested:

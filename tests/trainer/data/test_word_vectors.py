@@ -8,6 +8,7 @@ import pytest
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.files.errors import InputError
+from tests.modeling_convsim.tiny_models import save
 from trainer.data import word_vectors
 from trainer.data.token_cache import TokenColumn
 from trainer.data.word_vectors import (
@@ -61,8 +62,7 @@ def test_words_are_matched_with_tokens(text, expected, tiny_tokenizer, tmp_path)
 def test_word_embeddings_of_a_saved_model_or_its_run_are_read(inner, tiny_tokenizer, tmp_path):
     config = ConvSimCbowConfig(vocab_size=len(tiny_tokenizer), embedding_size=6, initializer_range=1.0)
     model = ConvSimCbowForMultitask(config)
-    model.save_pretrained(tmp_path / inner)
-    tiny_tokenizer.save_pretrained(tmp_path / inner)
+    save(model, tiny_tokenizer, tmp_path / inner)
     table = read_word_vectors(tmp_path, tiny_tokenizer, len(tiny_tokenizer))
     saved = model.get_parameter("encoder.embed_tokens.weight").detach().numpy()[2:]
     np.testing.assert_allclose(table[2:], saved / np.linalg.norm(saved, axis=1).mean(), rtol=1e-5)

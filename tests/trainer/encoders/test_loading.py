@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
-from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.shipped import base_model
+from tests.modeling_convsim.tiny_models import build, save
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.training.model import load_pretrained
 
@@ -23,13 +23,7 @@ TEXTS = ["How old is the cat?", "we walk", "yes , we like it"]
 @pytest.fixture(scope="module")
 def convsim_folder(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
     torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("convsim")
-    config = ConvSimCbowConfig(
-        vocab_size=len(tiny_tokenizer), embedding_size=6, response_hidden_sizes=[5], nli_hidden_size=4
-    )
-    ConvSimCbowForMultitask(config).save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return str(folder)
+    return str(save(build("cbow"), tiny_tokenizer, tmp_path_factory.mktemp("convsim")))
 
 
 @pytest.fixture(params=["cosine", "dot"])

@@ -1,10 +1,13 @@
 """Exported models give the vectors of their encoder, in other engines; mistakes give one message."""
 
 import random
+import shutil
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
@@ -12,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.files.errors import InputError
 from tests.conftest import WORDS
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, save
 from trainer.export import __main__ as command
 from trainer.export import onnx_export
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
@@ -28,12 +31,6 @@ def random_texts(count: int, seed: int) -> list[str]:
     return [" ".join(draw.choices(words, k=draw.choice([0, 1, 2, 5, 9, 17, 80]))) for _ in range(count)]
 
 
-def save_run(kind: str, run: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
-    build(kind).save_pretrained(run / "model")
-    tokenizer.save_pretrained(run / "model")
-    return run
-
-
 def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     """The one line that a refused command prints."""
     capsys.readouterr()
@@ -46,10 +43,20 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 # -- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["dan_input_network", "dan_lexical", "transformer_residual"])
+@pytest.fixture(scope="module")
+def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run."""
+    return save(build("cbow"), tiny_tokenizer, tmp_path_factory.mktemp("run") / "model").parent
+
+
+MODELS = [("dan_lexical", {"input_network": True}), ("transformer_residual", {"num_hidden_layers": 1})]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda model: model[0])
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder, and in onnxruntime."""
-    model, folder = build(request.param), tmp_path_factory.mktemp(request.param)
+    kind, options = request.param
+    model, folder = build(kind, **options), tmp_path_factory.mktemp(kind)
     write_onnx(model, tiny_tokenizer, folder)
     return Encoder(model, tiny_tokenizer), OnnxEncoder(folder)
 
@@ -75,9 +82,9 @@ def test_padding_on_the_left_and_extra_padding_change_nothing(exported):
 
 
 def test_an_encoder_without_onnx_is_refused(tiny_tokenizer, tmp_path: Path, capsys):
-    run = save_run("bilstm", tmp_path / "run", tiny_tokenizer)
-    assert "this encoder does not support ONNX" in refusal(capsys, run, "-o", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    model = save(build("bilstm"), tiny_tokenizer, tmp_path / "model")
+    assert "this encoder does not support ONNX" in refusal(capsys, model, "-o", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyPatch):
@@ -89,30 +96,26 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_writes_the_vectors_of_a_runs_model(tiny_tokenizer, tmp_path: Path, capsys):
-    run, output = save_run("cbow", tmp_path / "run", tiny_tokenizer), tmp_path / "new" / "out"
+def test_the_command_writes_the_vectors_of_a_runs_model(run, tiny_tokenizer, tmp_path: Path, capsys, monkeypatch):
+    output = tmp_path / "new" / "out"
     assert command.main([str(run), "-o", str(output)]) == 0
     assert f"saved in {output}; its vectors differ from the model's by at most " in capsys.readouterr().out
     files = {path.name: path.read_bytes() for path in output.iterdir()}
     assert {"config.json", "tokenizer.json", "tokenizer_config.json"} < files.keys()
     assert not [name for name, content in files.items() if str(ROOT).encode() in content]
-    found, encoder, texts = OnnxEncoder(output), Encoder.from_pretrained(run / "model"), random_texts(150, seed=2)
-    for side in ("input", "response"):
+    found, encoder = OnnxEncoder(output), Encoder.from_pretrained(run / "model")
+    for side, texts in product(("input", "response"), (random_texts(150, seed=2), [""], ["", ""])):
         expected = encoder.encode(texts, side)
         np.testing.assert_allclose(found.encode(texts, side), expected, atol=1e-5 * max(1, np.abs(expected).max()))
 
-
-def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
-    tiny_tokenizer, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
-):
-    run = save_run("cbow", tmp_path / "run", tiny_tokenizer)
-    other = onnx_export.OnnxForm(build("cbow"))
+    # the graph of another model is refused, and nothing is written
+    other = build("cbow")
     with torch.no_grad():
         other.encoder.get_input_embeddings().weight += 1
-    graph = onnx_export.build_graph(other)
-    monkeypatch.setattr(onnx_export, "build_graph", lambda _: graph)
-    assert "not exported: the vectors differ from the model's" in refusal(capsys, run, "-o", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    monkeypatch.setattr(onnx_export, "build_graph", lambda _: onnx.load(output / "model.onnx"))
+    folder = save(other, tiny_tokenizer, tmp_path / "other")
+    assert "not exported: the vectors differ from the model's" in refusal(capsys, folder, "-o", tmp_path / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "other"}
 
 
 @pytest.mark.parametrize(
@@ -123,16 +126,15 @@ def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
         (["no/such/model", "-o", "out"], "cannot open the model no/such/model"),
     ],
 )
-def test_mistakes_give_one_line(tiny_tokenizer, tmp_path, arguments, message, capsys, monkeypatch):
-    save_run("cbow", tmp_path / "MODEL", tiny_tokenizer)
+def test_mistakes_give_one_line(run, tmp_path, arguments, message, capsys, monkeypatch):
+    shutil.copytree(run, tmp_path / "MODEL")
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["MODEL"]
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_missing_package_is_named_with_the_extra(tiny_tokenizer, tmp_path, module, capsys, monkeypatch):
-    run = save_run("cbow", tmp_path / "run", tiny_tokenizer)
+def test_a_missing_package_is_named_with_the_extra(run, tmp_path, module, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     message = refusal(capsys, run, "-o", tmp_path / "out")
     assert f"exporting needs {module}" in message

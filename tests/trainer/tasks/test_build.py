@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 
 from modeling_convsim.files.errors import InputError
-from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
+from tests.modeling_convsim.tiny_models import build as build_model
+from tests.trainer.tasks.test_task_losses import letters_column, names
 from trainer.data.datasets import RunData
 from trainer.data.examples import caption_pairs, entailment_pairs, paraphrase_pairs
 from trainer.settings import FIELDS, Settings
@@ -43,8 +43,7 @@ def build(task: type[Task], training: dict[str, Dataset], **options: Any) -> dic
 
 
 def loss_of(task: Task) -> float:
-    torch.manual_seed(0)
-    return task.loss(small_dan().eval(), task.batch(np.arange(len(task))))[0].item()
+    return task.loss(build_model("dan").double(), task.batch(np.arange(len(task))))[0].item()
 
 
 @pytest.mark.parametrize(

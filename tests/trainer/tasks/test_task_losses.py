@@ -1,7 +1,5 @@
 """The batches and the loss of every task, against loops over its texts."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ from datasets import Dataset
 from scipy.special import log_softmax, rel_entr, softmax
 from torch import Tensor, nn
 
-from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimMultitaskOutput
+from modeling_convsim import ConvSimMultitaskOutput
 from tests.trainer.tasks.tiny_tasks import (
     ALL,
     ROWS,
@@ -43,13 +41,6 @@ class Answer(nn.Module):
 
     def forward(self, **_: Tensor) -> ConvSimMultitaskOutput:
         return self.output
-
-
-def small_dan() -> ConvSimDanForMultitask:
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {"word_embedding_size": 6, "bigram_buckets": 16, "hidden_sizes": [6], "embedding_size": 6}
-    config = ConvSimDanConfig(vocab_size=60, response_hidden_sizes=[6], nli_hidden_size=4, **sizes)
-    return ConvSimDanForMultitask(config).double()
 
 
 def letters_column(texts: list[str]) -> TokenColumn:

@@ -7,6 +7,7 @@ from scipy.special import log_softmax, rel_entr, softmax
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimDanModel, ConvSimForMultitask
 from modeling_convsim.files.errors import InputError
+from tests.modeling_convsim.tiny_models import save
 from tests.trainer.tasks.tiny_tasks import (
     ALL,
     ROWS,
@@ -92,9 +93,7 @@ def test_teachers_are_not_trained_and_have_no_dropout():
 
 def saved(folder, tokenizer, model_class=ConvSimDanForMultitask) -> str:
     config = ConvSimDanConfig(vocab_size=len(tokenizer), word_embedding_size=8, embedding_size=8, hidden_sizes=[8])
-    model_class(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return str(save(model_class(config), tokenizer, folder))
 
 
 def test_teachers_that_do_not_fit_are_refused(tiny_tokenizer, tmp_path):

@@ -7,15 +7,8 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
-from modeling_convsim import (
-    ConvSimCbowConfig,
-    ConvSimCbowForMultitask,
-    ConvSimDanConfig,
-    ConvSimDanForMultitask,
-    ConvSimForMultitask,
-    ConvSimTransformerConfig,
-    ConvSimTransformerForMultitask,
-)
+from modeling_convsim import ConvSimForMultitask
+from tests.modeling_convsim.tiny_models import build
 from trainer.data.examples import Neighbors, PositivePairs
 from trainer.data.token_cache import TokenColumn
 from trainer.settings import Settings
@@ -32,9 +25,6 @@ NAMES = "response_prediction snli captions distillation response_distillation ne
 NAMES += ["response_prediction_with_teachers", "captions_with_teachers"]
 ROWS = 23
 ALL = np.arange(ROWS)
-HEADS: dict[str, Any] = {
-    "vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8,
-}  # fmt: skip
 OPTIONS = {"mask_false_negatives": True, "symmetric_loss": True, "negatives": 3, "score_teacher_share": 0.7}
 
 
@@ -98,19 +88,17 @@ def build_task(name: str, **changes: Any) -> Task:
 
 
 def build_model(kind: str, dropout: float = 0.0, seed: int = 0, **heads: Any) -> ConvSimForMultitask:
-    torch.manual_seed(seed)
-    model: ConvSimForMultitask
+    """A model in training mode whose weights are initialized, in float64."""
     if kind.startswith("dan"):
-        heads = {"input_network": kind == "dan_input_network", **heads}
-        sizes: dict[str, Any] = {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8]}
-        model = ConvSimDanForMultitask(ConvSimDanConfig(**HEADS, **sizes, **heads, token_dropout=dropout))
-        model.set_sparse_gradients(True)
+        heads |= {"embedding_size": 12, "input_network": kind == "dan_input_network", "token_dropout": dropout}
     elif kind == "cbow":
-        model = ConvSimCbowForMultitask(ConvSimCbowConfig(**HEADS, initializer_range=1))
+        heads["initializer_range"] = 1
     else:
-        sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
-        rates = {"hidden_dropout": dropout, "attention_dropout": dropout}
-        model = ConvSimTransformerForMultitask(ConvSimTransformerConfig(**HEADS, **sizes, **rates))
+        heads |= {"hidden_dropout": dropout, "attention_dropout": dropout}
+    built = build(kind.partition("_")[0], **heads)
+    torch.manual_seed(seed)
+    model = type(built)(built.config)
+    model.set_sparse_gradients(kind.startswith("dan"))
     return model.double().train()
 
 

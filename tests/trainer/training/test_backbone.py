@@ -199,7 +199,8 @@ def test_a_pretrained_encoder_without_weights_is_refused():
 
 
 def test_a_run_trains_publishes_and_exports_a_pretrained_encoder(run_trainer, preset, tmp_path):
-    backbone = save_backbone(tmp_path / "backbone", **sentence_transformer("cls", "Normalize"))
+    config = BERT | {"num_hidden_layers": 1}
+    backbone = save_backbone(tmp_path / "backbone", config, **sentence_transformer("cls", "Normalize"))
     prompts = {"query": "who: ", "response": "the house "}
     heads = {"prompts": prompts, "lexical_size": 24, "lexical_share": 0.3, "response_hidden_sizes": [8]}
     options = {"model_type": None, "vocab_size": None, "max_tokens": 20, "max_steps": 2, "eval_every": 2}

@@ -11,15 +11,10 @@ from accelerate import Accelerator
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from modeling_convsim import (
-    ConvSimDanConfig,
-    ConvSimDanForMultitask,
-    ConvSimTransformerConfig,
-    ConvSimTransformerForMultitask,
-)
+from modeling_convsim import ConvSimTransformerForMultitask
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from modeling_convsim.files.errors import InputError
-from tests.modeling_convsim.tiny_models import SENTENCES, pack
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, save
 from trainer.data.datasets import RunData
 from trainer.data.tokenizer import train_tokenizer
 from trainer.settings import Settings, build_settings
@@ -35,14 +30,8 @@ SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, tiny_tokenizer) -> Path:
     """The folder of a tiny Transformer, which is not the default encoder, and its tokenizer."""
-    folder = tmp_path_factory.mktemp("model")
-    heads = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}
-    torch.manual_seed(1)
-    ConvSimTransformerForMultitask(
-        ConvSimTransformerConfig(vocab_size=len(tiny_tokenizer), **SIZES, **heads)
-    ).save_pretrained(folder)
-    tiny_tokenizer.save_pretrained(folder)
-    return folder
+    model = build("transformer", hidden_size=8, vocab_size=len(tiny_tokenizer))
+    return save(model, tiny_tokenizer, tmp_path_factory.mktemp("model"))
 
 
 def load(saved: Path, tokenizer: PreTrainedTokenizerFast, **options: Any) -> Any:
@@ -181,9 +170,7 @@ def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, 
 
 
 def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny_tokenizer, tmp_path):
-    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
-    config = ConvSimDanConfig(**sizes, token_dropout=0.5, response_hidden_sizes=[3], nli_hidden_size=3)
-    ConvSimDanForMultitask(config).save_pretrained(tmp_path)
+    build("dan", vocab_size=len(tiny_tokenizer), token_dropout=0.5).save_pretrained(tmp_path)
     settings = Settings(initialize_from=str(tmp_path))
     trainable = TrainableModel(build_model(settings, tiny_tokenizer), settings, Accelerator(cpu=True))
 
@@ -198,8 +185,7 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
 
 
 def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
-    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
-    model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
+    model = build("dan", vocab_size=len(tiny_tokenizer))
     model.get_parameter("encoder.embed_tokens.weight").data[3, 1] = torch.nan
     model.save_pretrained(tmp_path)
     settings = Settings(initialize_from=str(tmp_path))
