@@ -11,9 +11,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from modeling_convsim import ConvSimPreTrainedModel
 from modeling_convsim.modeling_layouts import SentenceGroup
-from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
+from tests.modeling_convsim.tiny_models import KINDS, PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
 
-MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm", "pretrained"]
 ATTENTION = ["transformer", "transformer_residual", "pretrained"]
 BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 
@@ -23,7 +22,7 @@ def part(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

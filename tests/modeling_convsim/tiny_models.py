@@ -60,7 +60,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer_residual": ("transformer", {**BEST, "residual_scale": 0.5}),
     "transformer_residual_words": ("transformer", {"residual": True}),
 }
-KINDS = [*ENCODERS, "dan_best", "transformer_residual"]  # the parameters of most tests
+# The parameters of most tests: of each encoder, the variant that has the parameters of the others, too.
+KINDS = ["bilstm", "cbow", "dan_best", "pretrained", "transformer_residual"]
 PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
 # Ids 0 and 1 are the padding and unknown token; `pad` pads with 17. Empty sentences come first, last and in between.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 17], []]

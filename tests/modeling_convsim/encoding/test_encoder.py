@@ -99,10 +99,10 @@ def test_numpy_gives_the_vectors_of_torch(kind, tiny_tokenizer, tmp_path):
         expected = references(module, tokenizer, ODD_TEXTS, side)
         expected = np.concatenate([expected, np.tile(expected[: len(TEXTS)], (40, 1))])
         for encoder in (opened, Encoder(module, tokenizer)):
-            for batch_size in (1, 4, 1000):
-                vectors = encoder.encode(iter(ODD_TEXTS + TEXTS * 40), side, batch_size)
+            for batch_size, texts in ((1, ODD_TEXTS), (4, ODD_TEXTS), (1000, ODD_TEXTS + TEXTS * 40)):
+                vectors = encoder.encode(iter(texts), side, batch_size)
                 assert vectors.dtype == np.float32
-                assert_close(vectors, expected)
+                assert_close(vectors, expected[: len(texts)])
 
 
 @pytest.fixture(scope="module")
