@@ -91,27 +91,14 @@ def test_autocast_to_bfloat16_gives_float32_vectors_near_the_exact_ones():
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
-        (
-            {"num_layers": 2, "pooling": "max"},
-            "num_layers is 2, which only earlier versions .* compute; expected 1: open",
-        ),
-        (
-            {"num_layers": 1, "pooling": "mean"},
-            "pooling is mean, which only earlier versions .* compute; expected max:",
-        ),
-    ],
-)
-def test_a_saved_config_of_what_is_not_computed_is_refused(values, message, tmp_path):
+@pytest.mark.parametrize(("name", "value"), [("hidden_size", 0), ("num_layers", 2), ("pooling", "mean")])
+def test_a_saved_config_of_what_is_not_computed_is_refused(name, value, tmp_path):
     earlier = {"num_layers": 1, "pooling": "max", "hidden_dropout": 0.2}  # of a BiLSTM that is computed as it was
     ConvSimBilstmConfig(**SIZES, **earlier).save_pretrained(tmp_path)
     saved = AutoConfig.from_pretrained(tmp_path).to_dict()
     assert saved.items() >= earlier.items()
-    (tmp_path / "config.json").write_text(json.dumps(saved | values))
-    with pytest.raises(StrictDataclassClassValidationError, match=message):
+    (tmp_path / "config.json").write_text(json.dumps(saved | {name: value}))
+    with pytest.raises(StrictDataclassClassValidationError, match=f"{name} is {value}, .*expected"):
         AutoConfig.from_pretrained(tmp_path)
 
 

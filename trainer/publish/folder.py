@@ -106,7 +106,7 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     if model.input_head is not None:
         routes["query"] = _head_modules(model.input_head, dtype)
     if (channel := model.lexical_channel) is not None and model.config.lexical_share:
-        sizes = (model.config.vocab_size, model.config.embedding_size, model.config.lexical_size)
+        sizes = (model.config.vocab_size, model.config.lexical_size)
         lexical = modeling_lexical_route.LexicalRoute(*sizes, model.config.lexical_share, channel.pad_token_id)
         lexical.channel.weights.copy_(channel.weights)
         routes |= {side: [*routes[side], lexical] for side in ("query", "document")}

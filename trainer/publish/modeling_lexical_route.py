@@ -18,24 +18,21 @@ class LexicalRoute(Module):
 
     Args:
         vocab_size: Number of tokens in the vocabulary.
-        embedding_size: Dimensions of the vectors to which it is appended.
         lexical_size: Dimensions of the channel.
         lexical_share: The channel's share in a score.
         pad_token_id: Id of the padding token.
     """
 
-    config_keys = ("vocab_size", "embedding_size", "lexical_size", "lexical_share", "pad_token_id")  # type: ignore[assignment]
+    config_keys = ("vocab_size", "lexical_size", "lexical_share", "pad_token_id")  # type: ignore[assignment]
 
-    def __init__(
-        self, vocab_size: int, embedding_size: int, lexical_size: int, lexical_share: float, pad_token_id: int
-    ) -> None:
+    def __init__(self, vocab_size: int, lexical_size: int, lexical_share: float, pad_token_id: int) -> None:
         super().__init__()
-        self.vocab_size, self.embedding_size, self.lexical_size = vocab_size, embedding_size, lexical_size
+        self.vocab_size, self.lexical_size = vocab_size, lexical_size
         self.lexical_share, self.pad_token_id = lexical_share, pad_token_id
         self.channel = LexicalChannel(vocab_size, lexical_size, pad_token_id)
 
     def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
-        """Replaces `sentence_embedding` (batch, embedding_size) by (batch, embedding_size + lexical_size)."""
+        """Replaces `sentence_embedding` (batch, size) by (batch, size + lexical_size)."""
         lexical = self.channel(features["input_ids"], features["attention_mask"])
         vectors = features["sentence_embedding"]
         return features | {

@@ -99,7 +99,7 @@ def task_lines(settings: Mapping[str, Any]) -> list[str]:
     lines = []
     for task in trained_tasks(settings):
         line = TASKS[task].card_line if task in TASKS else ""
-        lines.append(line or escape_text(_words(task)))
+        lines.append(line or escape_text(task.replace("_", " ")))
     return lines
 
 
@@ -186,7 +186,7 @@ def _row_counts(kind: str, trained: Mapping[str, int]) -> str:
         return "word vectors only"
     if kind not in dataset_kinds():  # of a task that this command does not know
         return "not recorded"
-    return ", ".join(f"{_words(task)} {count:,}" for task, count in trained.items()) or "none"
+    return ", ".join(f"{task.replace('_', ' ')} {count:,}" for task, count in trained.items()) or "none"
 
 
 def dataset_kinds() -> list[str]:
@@ -196,7 +196,3 @@ def dataset_kinds() -> list[str]:
 
 def _tasks_of(kind: str) -> list[str]:
     return [name for name, task in TASKS.items() if kind in task.datasets]
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -1,4 +1,4 @@
-"""A published folder in sentence-transformers: truncated vectors, and fine-tuning of both routes."""
+"""A published folder in sentence-transformers and clients of it: fine-tuning with and without routes, and pairs."""
 
 from pathlib import Path
 
@@ -32,14 +32,12 @@ from trainer.tasks.response_prediction import ResponsePrediction
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
+PAIRS = {"input": INPUTS, "response": RESPONSES}
 KINDS = ["dan", "dan_input_network", "transformer", "bilstm", "pretrained"]
 
 
 def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
     return publish.build_folder(model, tokenizer, folder / "model", results={}, settings={})
-
-
-# -- cut --------------------------------------------------------------------------------------------------------------
 
 
 def packed(tokenizer, texts: list[str]) -> TokenColumn:
@@ -81,14 +79,28 @@ def routed(request, tiny_tokenizer, tmp_path) -> str:
     return str(build_folder(build(request.param), tiny_tokenizer, tmp_path))
 
 
-def test_llama_index_gets_sentence_embeddings(routed):
-    """Its HuggingFaceEmbedding gives prompts of its own, and encodes both sides by `encode` with their names."""
-    expected = SentenceTransformer(routed, device="cpu", trust_remote_code=True).encode(TEXTS)
-    prompts = {"query": "", "text": ""}
-    model = SentenceTransformer(routed, device="cpu", trust_remote_code=True, prompts=prompts)
+def arguments(folder: Path, **options: object) -> SentenceTransformerTrainingArguments:
+    quiet = {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+    return SentenceTransformerTrainingArguments(output_dir=str(folder / "run"), **quiet, **options)
+
+
+def test_clients_that_know_no_routes_get_sentence_embeddings(routed):
+    model = SentenceTransformer(routed, device="cpu", trust_remote_code=True)
+    expected, prompts = model.encode(TEXTS), {"query": "", "text": ""}
+    # llama-index's HuggingFaceEmbedding gives prompts of its own, and encodes both sides by `encode` with their names.
+    llama_index = SentenceTransformer(routed, device="cpu", trust_remote_code=True, prompts=prompts)
     for name in prompts:
-        found = model.encode(TEXTS, batch_size=10, prompt_name=name, normalize_embeddings=True)
+        found = llama_index.encode(TEXTS, batch_size=10, prompt_name=name, normalize_embeddings=True)
         np.testing.assert_allclose(found, expected, atol=1e-6)
+    # SetFitModel.from_pretrained(folder, use_differentiable_head=True) and its fit().
+    head = nn.Linear(model.get_embedding_dimension(), 2)
+    del model[1]
+    length = model.get_max_seq_length()
+    rows = [model.tokenizer(text, max_length=length, padding="max_length", truncation=True) for text in TEXTS]
+    features = {name: torch.Tensor([row[name] for row in rows]).int() for name in model.tokenizer.model_input_names}
+    vectors = model(features)["sentence_embedding"]
+    head(vectors).sum().backward()
+    np.testing.assert_allclose(vectors.detach(), expected, atol=1e-6)
 
 
 def test_without_its_router_a_model_trains_without_routes(routed, tmp_path):
@@ -99,36 +111,15 @@ def test_without_its_router_a_model_trains_without_routes(routed, tmp_path):
     plain = SentenceTransformer(str(tmp_path / "plain"), device="cpu")
     for encode in (model.encode, plain.encode, plain.encode_query, plain.encode_document):
         np.testing.assert_allclose(encode(TEXTS), expected, atol=1e-6)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no",
-        disable_tqdm=True,
-    )  # fmt: skip
-    pairs = {"sentence_1": INPUTS, "sentence_2": RESPONSES}
     scores = {"label": [0.0, 1.0] * 3}
-    # SetFit's Trainer calls this one with its pairs and CosineSimilarityLoss.
-    losses = (
-        (CosineSimilarityLoss(plain), scores),
+    for loss, labels in (
+        (CosineSimilarityLoss(plain), scores),  # that of SetFit
         (CoSENTLoss(plain), scores),
         (CachedGISTEmbedLoss(plain, model), {}),
-    )
-    for loss, labels in losses:
-        before = weights_of(plain)
-        rows = Dataset.from_dict(pairs | labels)
-        SentenceTransformerTrainer(plain, arguments, train_dataset=rows, loss=loss).train()
+    ):
+        before, rows = weights_of(plain), Dataset.from_dict(PAIRS | labels)
+        SentenceTransformerTrainer(plain, arguments(tmp_path, max_steps=1), train_dataset=rows, loss=loss).train()
         assert any((weight != before[name]).any() for name, weight in plain.named_parameters())
-
-
-def test_a_differentiable_head_of_setfit_reads_sentence_embeddings(routed):
-    """What `SetFitModel.from_pretrained(folder, use_differentiable_head=True)` and its `fit` call, before `predict`."""
-    body = SentenceTransformer(routed, device="cpu", trust_remote_code=True)
-    head = nn.Linear(body.get_embedding_dimension(), 2)
-    del body[1]
-    length = body.get_max_seq_length()
-    rows = [body.tokenizer(text, max_length=length, padding="max_length", truncation=True) for text in INPUTS]
-    features = {name: torch.Tensor([row[name] for row in rows]).int() for name in body.tokenizer.model_input_names}
-    vectors = body(features)["sentence_embedding"]
-    head(vectors).sum().backward()
-    np.testing.assert_allclose(vectors.detach(), body.encode(INPUTS), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,13 +139,9 @@ def test_the_trainer_of_sentence_transformers_trains_both_routes(kind, tiny_toke
     encoder, router = model[0], model[1]
     before = weights_of(encoder), weights_of(router)
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=util.dot_score)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "run"), max_steps=6, per_device_train_batch_size=6, learning_rate=0.01, use_cpu=True,
-        router_mapping={"input": "query", "response": "document"}, report_to="none", save_strategy="no",
-        logging_steps=1, disable_tqdm=True,
-    )  # fmt: skip
-    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
-    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=pairs, loss=loss)
+    routes = {"router_mapping": {"input": "query", "response": "document"}, "logging_steps": 1}
+    options = arguments(tmp_path, max_steps=6, per_device_train_batch_size=6, learning_rate=0.01, **routes)
+    trainer = SentenceTransformerTrainer(model, options, train_dataset=Dataset.from_dict(PAIRS), loss=loss)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses[-1] < losses[0]
