@@ -10,7 +10,7 @@ import yaml
 
 import modeling_convsim
 from modeling_convsim import Encoder
-from trainer import run
+from tests.trainer.training.tiny_runs import run_trainer
 from trainer.data.datasets import DATASET_KINDS
 from trainer.evaluation.__main__ import main as evaluate
 from trainer.evaluation.evaluators import EVALUATORS
@@ -67,8 +67,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
         "mixed_precision": "no",
     }
     preset.write_text(yaml.safe_dump(options))
-    monkeypatch.setattr(sys, "argv", ["trainer/run.py", str(preset)])
-    assert run.main() == 0
+    assert run_trainer(str(preset)) == 0
     results = json.loads((folder / "results.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     cosines = [row["dev"]["rhymes"]["dev"]["cosine"] for row in rows if "dev" in row]

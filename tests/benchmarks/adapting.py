@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -54,22 +55,15 @@ Scores = list[np.ndarray]  # (queries, responses), of the messages alone, and of
 Score = Callable[[Material, Dataset, Queries], Scores]
 
 
-def adapted(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """Our base, adapted with the preset `adapt`."""
+def adapted(material: Material, rows: Dataset, queries: Queries, own: bool = True, both: bool = False) -> Scores:
+    """Our base, adapted with the preset `adapt`; not `own`: all-MiniLM-L6-v2, frozen, with new heads; `both`: joined.
+
+    They are joined where that is better.
+    """
+    base = base_of(material)
     with tempfile.TemporaryDirectory() as folder:
-        return _score(adapt_to(material, Path(folder), rows, base_of(material)).choice.encoder, queries)
-
-
-def frozen(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """all-MiniLM-L6-v2, adapted with the preset `adapt`: frozen, with new heads."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _score(adapt_to(material, Path(folder), rows).choice.encoder, queries)
-
-
-def both(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """The last two, joined where that is better."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _score(adapt_to(material, Path(folder), rows, beside=base_of(material)).choice.encoder, queries)
+        made = adapt_to(material, Path(folder), rows, base if own else None, base if both else None)
+        return _score(made.choice.encoder, queries)
 
 
 def adapt_to(
@@ -92,29 +86,11 @@ def _score(encoder: Encoder, queries: Queries) -> Scores:
     return [score(encoder, queries), with_turns @ encoder.encode(queries.responses, side="response").T]
 
 
-def base(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """Our base as it is."""
-    return _with_context(Encoder.from_pretrained(base_of(material)), rows, queries)
-
-
-def bm25(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """BM25 between the message and the reply."""
-    return _with_context("bm25", rows, queries)
-
-
-def tfidf(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """TF-IDF between the message and the reply."""
-    return _with_context("tfidf", rows, queries)
-
-
-def minilm(material: Material, rows: Dataset, queries: Queries) -> Scores:
-    """all-MiniLM-L6-v2 as it is."""
-    return _with_context(peer_of(material), rows, queries)
-
-
-def _with_context(system: SentenceEncoder | str, rows: Dataset, queries: Queries) -> Scores:
-    """The scores of a system that is not trained; the weights of earlier turns are chosen on the known pairs."""
-    known = build_queries(rows, thread_numbers(rows))
+def untrained(
+    material: Material, rows: Dataset, queries: Queries, load: Callable[[Material], SentenceEncoder | str]
+) -> Scores:
+    """A system as it is; the weights of earlier turns are chosen on the known pairs."""
+    system, known = load(material), build_queries(rows, thread_numbers(rows))
     weights = choose_context([measure_context(score_by(system, known.responses), known)]).weights
     return add_turns(score_by(system, queries.responses), queries.inputs, queries.contexts, [(), weights])
 
@@ -148,14 +124,19 @@ def model2vec(material: Material, rows: Dataset, queries: Queries) -> Scores:
     return [trained.encode(queries.inputs) @ trained.encode(queries.responses).T]
 
 
+def peer_of(material: Material) -> SentenceEncoder:
+    """all-MiniLM-L6-v2; a faster encoder where nothing is measured."""
+    return SentenceTransformerEncoder(load_minilm()) if material.real else Encoder.from_pretrained(base_of(material))
+
+
 SYSTEMS: dict[str, tuple[str, Score]] = {
     "ours": ("ours", adapted),
-    "frozen": ("all-MiniLM-L6-v2 adapted, frozen", frozen),
-    "both": ("all-MiniLM-L6-v2 adapted, frozen, with the base beside it", both),
-    "base": ("the base as it is", base),
-    "bm25": ("BM25", bm25),
-    "tfidf": ("TF-IDF", tfidf),
-    "minilm": ("all-MiniLM-L6-v2", minilm),
+    "frozen": ("all-MiniLM-L6-v2 adapted, frozen", partial(adapted, own=False)),
+    "both": ("all-MiniLM-L6-v2 adapted, frozen, with the base beside it", partial(adapted, own=False, both=True)),
+    "base": ("the base as it is", partial(untrained, load=lambda material: Encoder.from_pretrained(base_of(material)))),
+    "bm25": ("BM25", partial(untrained, load=lambda _: "bm25")),
+    "tfidf": ("TF-IDF", partial(untrained, load=lambda _: "tfidf")),
+    "minilm": ("all-MiniLM-L6-v2", partial(untrained, load=peer_of)),
     "tuned": ("all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers", tuned),
     "static": ("StaticEmbedding, trained from scratch in sentence-transformers", static),
     "model2vec": ("all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer", model2vec),
@@ -230,11 +211,6 @@ def _train_peer(
 def load_minilm() -> SentenceTransformer:
     """all-MiniLM-L6-v2 of its package."""
     return SentenceTransformer(str(get_model_path()), device="cpu")
-
-
-def peer_of(material: Material) -> SentenceEncoder:
-    """all-MiniLM-L6-v2; a faster encoder where nothing is measured."""
-    return SentenceTransformerEncoder(load_minilm()) if material.real else Encoder.from_pretrained(base_of(material))
 
 
 def prepare(material: Material, domains: Sequence[str] = DOMAINS) -> Values:

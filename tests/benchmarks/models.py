@@ -8,7 +8,6 @@ import json
 import lzma
 import os
 import statistics
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from data_scripts.__main__ import main as data_scripts
 from modeling_convsim.shipped import base_model
 from tests.benchmarks.__main__ import current_commit
 from tests.benchmarks.material import REAL_DATA, ROOT
+from tests.benchmarks.measuring import time_steps
 from trainer.data.datasets import EvaluationData, load_evaluation_data
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
@@ -97,7 +97,9 @@ def measure(
     speeds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(REPEATS):
         for name, (encoder, _folder) in models.items():
-            speeds[name].append(measure_speed(encoder, sentences, seconds))
+            encoder.encode(sentences[:100])
+            passes, elapsed = time_steps(lambda _, encoder=encoder: encoder.encode(sentences), 0, seconds)
+            speeds[name].append(passes * len(sentences) / elapsed)
     return {
         name: {
             **scores[name],
@@ -106,16 +108,6 @@ def measure(
         }
         for name, (_, folder) in models.items()
     }
-
-
-def measure_speed(encoder: SentenceEncoder, sentences: list[str], seconds: float) -> float:
-    """Sentences per second, of as many passes as take a number of seconds."""
-    encoder.encode(sentences[:100])
-    started, passes = time.perf_counter(), 0
-    while time.perf_counter() - started < seconds:
-        encoder.encode(sentences)
-        passes += 1
-    return passes * len(sentences) / (time.perf_counter() - started)
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from accelerate.utils import send_to_device
-from torch.export import Dim
 from transformers import AttentionInterface, AutoModel, AutoModelForPreTraining, pipeline
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -263,15 +262,6 @@ def test_compiled_transformer_returns_hidden_states_and_attentions():
         compiled = torch.compile(model, backend="eager")(**batch, **options)
         torch.testing.assert_close(compiled.to_tuple(), model(**batch, **options).to_tuple(), rtol=0, atol=1e-6)
     torch.compiler.reset()
-
-
-def test_a_transformer_is_exported_with_named_dimensions():
-    model, names = build("transformer_residual").encoder, {0: Dim("batch"), 1: Dim("tokens")}
-    program = torch.export.export(
-        model, (), pad(SENTENCES, width=9), dynamic_shapes={"input_ids": names, "attention_mask": names}, strict=False
-    )
-    for batch in (pad(SENTENCES), pad(SENTENCES[2:3], width=2), pad(SENTENCES * 2, width=30, left=True)):
-        torch.testing.assert_close(pooled(program.module(), batch), pooled(model, batch), rtol=0, atol=1e-5)
 
 
 def test_sentence_groups_are_moved_to_a_layers_device():

@@ -4,18 +4,17 @@ import dataclasses
 import json
 import math
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from accelerate.state import AcceleratorState
 
 from modeling_convsim import ENCODERS, Encoder
 from modeling_convsim.shipped import base_model
 from tests.trainer.tiny_backbone import save_backbone
 from tests.trainer.tiny_datasets import write_datasets
+from tests.trainer.training.tiny_runs import run_trainer
 from trainer import run
 from trainer.data.datasets import DATASET_KINDS
 from trainer.settings import Settings, parse_settings, trained_tasks
@@ -67,7 +66,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Set
             changes = tiny_options(parse_settings([file]), datasets, model_of)
             changes |= {"output_dir": str(output), "cache_dir": str(folder / "cache")}
             words = [file, *as_words(changes)]
-            run_trainer(words)
+            assert run_trainer(*words) == 0
             trained[preset] = parse_settings(words), output
         return trained[preset]
 
@@ -124,14 +123,6 @@ def as_words(options: dict[str, Any]) -> list[str]:
         values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
         words += [f"--{name}", *map(str, values)]
     return words
-
-
-def run_trainer(words: list[str]) -> None:
-    """`python trainer/run.py …` in this process."""
-    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["trainer/run.py", *words])
-        assert run.main() == 0
 
 
 def number_of_steps(settings: Settings, results: dict[str, Any]) -> int:

@@ -125,17 +125,19 @@ def browser():
         pytest.skip("no Chromium to open the page in: apt-get install chromium (Debian), or put one on the PATH")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_OPTIONS)
-        yield browser
+        context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+        context.set_default_timeout(60_000)
+        yield context
         browser.close()
 
 
 @pytest.fixture
 def page(browser, address, request):
-    """The page, with the test's parameters of a context; it may send requests only to this machine."""
-    options = {"viewport": {"width": 1000, "height": 760}, "permissions": ["clipboard-read", "clipboard-write"]}
-    context = browser.new_context(**options | getattr(request, "param", {}))
-    context.set_default_timeout(60_000)
-    page = context.new_page()
+    """The page, with the test's size and color scheme; it may send requests only to this machine."""
+    page = browser.new_page()  # of one context, which keeps the page's scripts
+    size, scheme = getattr(request, "param", ((1000, 760), "light"))
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    page.emulate_media(color_scheme=scheme)
     external_requests = []
 
     def record(request) -> None:
@@ -146,7 +148,7 @@ def page(browser, address, request):
     page.goto(address)
     page.get_by_role("button", name="Suggest").wait_for()  # in the tab that is shown first
     yield page
-    context.close()
+    page.close()
     assert not external_requests
 
 
@@ -387,7 +389,7 @@ def test_mistakes_are_explained_on_the_page(page):
         left.wait_for(state="hidden", timeout=3_000)  # before the error closes itself
 
 
-@pytest.mark.parametrize("page", [{"viewport": {"width": 360, "height": 800}}], indirect=True)
+@pytest.mark.parametrize("page", [((360, 800), "light")], indirect=True)
 def test_every_element_fits_on_a_phone(page):
     ask(page, SENTENCES[0])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -439,7 +441,7 @@ CONTRASTS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
+@pytest.mark.parametrize("page", [((1000, 760), "light"), ((1000, 760), "dark")], indirect=True)
 def test_every_text_of_the_page_has_enough_contrast(page):
     ask(page, SENTENCES[0])
     page.locator("#suggested li").first.get_by_role("button", name="Send").click()

@@ -4,7 +4,6 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,11 @@ from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import BERT, MODERN_BERT
 from tests.trainer.adapt.conftest import CHATS
 from tests.trainer.adapt.test_adapt import COLUMNS, write_chats
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.tiny_backbone import save_backbone
 from trainer.adapt import adaptation, cross_validation, joint, start
 from trainer.adapt.chats import adapt_to_chats
 from trainer.adapt.frozen import Vectors, freeze, unfreeze
 from trainer.adapt.selection import Gain
-from trainer.adapt.suggestions import CenteredEncoder
 from trainer.training.backbone import find_backbone
 
 
@@ -59,21 +56,6 @@ def test_each_text_is_read_once_without_dropout_and_only_the_heads_have_gradient
     unfreeze(encoder)
     encoder(**packed([8]))
     assert len(reads) == 3 and all(value.requires_grad for value in encoder.parameters())
-
-
-def test_a_judge_ignores_what_all_texts_have_in_common():
-    texts, fake = [f"text {number}" for number in range(400)], FakeEncoder(size=64)
-    common = np.full(64, 3 / 8, np.float32)
-
-    def encode(some: list[str]) -> np.ndarray:
-        vectors = fake.encode(some) + common
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-    assert (encode(texts) @ encode(texts).T).mean() > 0.85  # as some encoders give to any two texts
-    centered = CenteredEncoder(SimpleNamespace(encode=encode), texts).encode([*texts[:50], "new"])
-    cosines = centered @ centered.T
-    np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-5)
-    assert np.abs(cosines - np.eye(51)).max() < 0.6 and abs(cosines[0, 1:].mean()) < 0.1
 
 
 @pytest.fixture

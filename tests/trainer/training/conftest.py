@@ -1,6 +1,5 @@
 """Fixtures of the tests of whole runs: tiny synthetic datasets, a preset, and `trainer/run.py` in this process."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from accelerate.state import AcceleratorState
 
 from tests.trainer.tiny_datasets import write, write_datasets
-from trainer import run
+from tests.trainer.training.tiny_runs import run_trainer
 from trainer.training.loop import TrainingLoop
 
 
@@ -62,19 +60,9 @@ def tiny_transformer() -> dict:
     return layers | {"embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}
 
 
-@pytest.fixture
-def run_trainer(monkeypatch) -> Callable[..., int]:
-    """Runs `python trainer/run.py …` in this process, as a user would; returns its exit code."""
-
-    def run_main(*argv: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["trainer/run.py", *argv])
-        AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
-        try:
-            return run.main()
-        except SystemExit as stopped:  # from the parser
-            return int(stopped.code or 0)
-
-    return run_main
+@pytest.fixture(name="run_trainer")
+def _run_trainer() -> Callable[..., int]:
+    return run_trainer
 
 
 @pytest.fixture

@@ -1,12 +1,28 @@
 """Helpers of the tests of whole runs: training, and reading a run's files."""
 
 import json
+import sys
 from pathlib import Path
 
+import pytest
+from accelerate.state import AcceleratorState
+
 from tests.forking import run_ranks
+from trainer import run
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = ROOT / "trainer" / "run.py"
+
+
+def run_trainer(*argv: str) -> int:
+    """Run `python trainer/run.py …` in this process, as a user would; returns its exit code."""
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["trainer/run.py", *argv])
+        try:
+            return run.main()
+        except SystemExit as stopped:  # from the parser
+            return int(stopped.code or 0)
 
 
 def read_results(run_folder: Path) -> dict:
