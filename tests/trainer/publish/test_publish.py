@@ -182,6 +182,8 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_run: Path, capsys):
     newer = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.5}}
     (dan_run / "results.json").write_text(json.dumps(newer))
+    with (dan_run / "config.yaml").open("a") as config:
+        config.write("hub_model_id: me/earlier\n")
     assert publish_command.main([str(dan_run), "--hub_model_id", "me/renamed", "--dry_run"]) == 0
     address, branch, visibility, license, count, *files = capsys.readouterr().out.splitlines()[1:]
     assert address.split() == ["address", "https://huggingface.co/me/renamed"] and branch.split() == ["branch", "main"]
