@@ -134,7 +134,7 @@ def answering_sides(column: str, values: Iterable[Any]) -> frozenset[str]:
         answering = next((group for group in (_PEOPLE, _MACHINES) if sides & group), answering)
         if not answering and sides & _SERVED:
             answering = frozenset(["user"])
-    return answering if sides & answering and sides - answering else frozenset()
+    return answering
 
 
 def side_of(value: Any) -> str:

@@ -65,8 +65,7 @@ def find_marks(columns: Sequence[str], rows: Sequence[Record], names: dict[str, 
         rows: the first records.
         names: role -> column.
     """
-    texts = {names.get(role) for role in ("text", "input", "response")}
-    rules = {name: rule for name in columns if name not in texts and (rule := rule_of(name))}
+    rules = {name: rule for name in columns if (rule := rule_of(name))}
     rules = {name: rule for name, rule in rules.items() if any(not Marks({name: rule}).reason(row) for row in rows)}
     found = Marks(rules)
     reasons = [found.reason(row) for row in rows]
@@ -104,7 +103,7 @@ def rule_of(name: str) -> Rule | None:
     if is_named(name, _NOTE_FLAGS):
         return _rule(TRUE, NOTE)
     if is_named(name, _PUBLIC_FLAGS):
-        return lambda value: None if value in TRUE else NOTE
+        return _rule(FALSE, NOTE)
     if _BOT_FLAG.fullmatch(field):
         return _rule(TRUE, BOT)
     if field == "bot id":

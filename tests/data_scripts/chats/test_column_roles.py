@@ -97,6 +97,7 @@ def sides(name: str, values: list, **columns: list) -> list[bool | None]:
         ("direction", "IN", "OUT"),
         ("Direction", "inbound", "outbound-api"),
         ("type", "end-user", "Support Agent"),
+        ("type", "Client", "Client Advisor"),
         ("sender_type", "Contact", "User"),
     ],
 )
@@ -114,10 +115,14 @@ def test_a_column_that_does_not_divide_messages_by_their_authors_says_nothing_of
     assert sides("inbound", [True, False] * 2, is_customer=[False, True] * 2) == [None] * 4
     typed = {"speaker": list("abcd"), "type": ["user", "agent", "user", "bot"]}
     assert sides("inbound", [True, False] * 2, **typed) == [False, True, False, False]
+    for answers, found in ((1, ""), (2, "inbound")):  # of 20 messages
+        rows = [{"text": "a", "speaker": str(number), "inbound": number >= answers} for number in range(20)]
+        assert find_side(["text", "inbound"], rows, {"text": "text", "speaker": "speaker"})[0] == found
 
 
 def test_the_only_column_of_long_texts_is_the_text():
-    assert guess(col1=["a", "b", "a", "b"], col2=list(SAID)) == {"text": "col2"}
+    for words, found in ((list(SAID), {"text": "col2"}), (["is it so"] * 4, {"text": "col2"}), (["is it"] * 4, {})):
+        assert guess(col1=["a", "b", "a", "b"], col2=words) == found
     assert guess(col1=list(SAID), col2=list(SAID)) == {}
 
 

@@ -30,6 +30,8 @@ def read(folder: Path, marks: list[dict[str, Any]], as_table: bool) -> tuple[lis
         ({"author": {"type": "user"}}, {"author": {"type": "bot"}}, "bot"),
         ({"sender_role": "agent"}, {"sender_role": "Support Bot"}, "bot"),
         ({"bot_id": None}, {"bot_id": "B01"}, "bot"),
+        ({"bot_id": 0}, {"bot_id": "B01"}, "bot"),
+        ({"is_public": 1}, {"is_public": 0}, "internal note"),
         ({"messagetype": "RichText"}, {"messagetype": "ThreadActivity/AddMember"}, "type threadactivity/addmember"),
         ({"messagetype": "Text"}, {"messagetype": "RichText/UriObject"}, "type richtext/uriobject"),
     ],
@@ -46,6 +48,18 @@ def test_marked_messages_are_left_out_and_counted(tmp_path, as_table, said, mark
 def test_bots_stay_where_nobody_else_answers_and_so_do_values_that_mark_nothing_or_all(tmp_path, as_table, mark):
     marks = [mark, mark] if "private" in mark else [{}, mark]
     assert read(tmp_path, marks, as_table) == (["Is it open?", "I am new here."], {})
+
+
+@pytest.mark.parametrize("links", [("ticket", [1, 1, 1, 2, 2]), ("parent", ["", 1, 1, "", 4])])
+def test_bots_are_left_out_where_somebody_else_answers_in_some_conversation(tmp_path, links):
+    names, values = ["Ann", "Fin", "Ben", "Cleo", "Fin"], dict([links])
+    rows = [
+        {"id": number, "author": name, "body": f"text {number}", "is_bot": name == "Fin"}
+        | {column: each[number - 1] for column, each in values.items()}
+        for number, name in enumerate(names, start=1)
+    ]
+    items, log = read_items(tmp_path / "c.jsonl", rows)
+    assert [item.speaker for item in items] == ["Ann", "Ben", "Cleo"] and log.left_out == {"bot": 2}
 
 
 def test_a_bot_that_opens_a_conversation_is_left_out(tmp_path):
@@ -81,4 +95,6 @@ def test_wrong_answers_are_left_out_where_a_column_says_so(tmp_path, name, value
     rows = [f"q,{answer},{value}" for answer, value in zip("ab", values.split(), strict=True)]
     items, log = read_items(tmp_path / "c.csv", "\n".join([f"question,answer,{name}", *rows]))
     assert "".join(item.response for item in items) == kept
+    columns = {"input": "question", "response": "answer", "source": name}  # which says something else, then
+    assert len(read_items(tmp_path / "c.csv", columns=columns)[0]) == 2
     assert log.left_out == ({f"wrong answer ({name})": 2 - len(kept)} if len(kept) < 2 else {})

@@ -10,7 +10,7 @@ import pytest
 
 from data_scripts.chats.column_roles import answering_roles
 from data_scripts.chats.threads import divide_threads, thread_names
-from data_scripts.chats.turns import find_repliers, make_turns
+from data_scripts.chats.turns import find_repliers, make_turns, mark_answers
 from data_scripts.schemas import MESSAGE_SCHEMA
 
 
@@ -175,14 +175,29 @@ def test_a_thread_among_a_hundred_is_not_divided():
     assert divide_threads(ibis.duckdb.connect().create_table("names", pa.Table.from_pylist(rows))) is None
 
 
-def test_the_language_of_a_turn_is_that_of_its_longest_message():
+def table_of(rows: list[dict]) -> ibis.Table:
+    """Messages of Ann in a thread, with the given values."""
     row = dict.fromkeys(MESSAGE_SCHEMA.names) | {"thread": "a", "speaker": "Ann", "source": "one", "alphabetic": 1}
+    numbered = [row | {"id": f"{at}", "row": at, "text": "a", "characters": 1} | each for at, each in enumerate(rows)]
+    return ibis.duckdb.connect().create_table("messages", pa.Table.from_pylist(numbered, MESSAGE_SCHEMA))
+
+
+@pytest.mark.parametrize(("time", "count"), [(15.0, 2), (15.5, 3)])
+def test_a_pause_longer_than_the_gap_ends_a_reply_in_parts(time, count):
+    replies = [{"parent": "0", "speaker": "Ben", "time": at, "gap": 5.0} for at in (10.0, time)]
+    assert make_turns(table_of([{"parent": "", "time": 0.0}, *replies])).count().to_pyarrow().as_py() == count
+
+
+def test_what_a_log_says_of_a_message_counts_more_than_the_name_of_its_author():
+    said = [("agent", None), ("customer", None), ("customer", True), ("agent", False), (None, None)]
+    messages = table_of([{"speaker": speaker, "is_answer": answers} for speaker, answers in said])
+    marked = mark_answers(messages, []).order_by("row").to_pyarrow()["is_answer"].to_pylist()
+    assert marked == [True, False, True, False, None]
+
+
+def test_the_language_of_a_turn_is_that_of_its_longest_message():
     said = [("oui", "fr"), ("a longer one", "en"), ("oui", "fr")]
-    rows = [
-        row | {"id": f"{at}", "row": at, "text": text, "characters": len(text), "language": language}
-        for at, (text, language) in enumerate(said)
-    ]
-    messages = ibis.duckdb.connect().create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
+    messages = table_of([{"text": text, "characters": len(text), "language": language} for text, language in said])
     turns = make_turns(messages).to_pyarrow().to_pylist()
     assert [(turn["text"], turn["language"]) for turn in turns] == [("oui a longer one oui", "en")]
 
@@ -200,6 +215,7 @@ def test_the_authors_who_answer_many_others_are_found_whoever_wrote_first():
     assert find_repliers(SUPPORT) == ["Priya", "Tom"]  # by the number of those whom they answer, then by name
     assert find_repliers([*SUPPORT, ("customer 0", "Priya")]) == ["Priya", "Tom"]
     assert find_repliers([(replier, asker) for asker, replier in SUPPORT]) == ["Priya", "Tom"]
+    assert find_repliers([(customer, "Tom") for customer in CUSTOMERS[:5]]) == ["Tom"]  # as few as say so
     # A few messages between agents or without an author change nothing.
     assert find_repliers([*SUPPORT, ("Tom", "Priya"), (None, "Tom")]) == ["Priya", "Tom"]
 
@@ -224,7 +240,7 @@ def test_nobody_is_found_where_roles_are_not_clear(pairs):
     ("values", "answering"),
     [
         (["customer", "AGENT "], ["AGENT "]),
-        (["user", "bot", "agent", "system"], ["agent"]),
+        (["user", "bot", "agent", "system", ""], ["agent"]),
         (["client", "operator"], ["operator"]),
         (["visitor", "bot", "admin"], ["admin"]),
         (["incoming", "outgoing"], ["outgoing"]),
