@@ -15,3 +15,9 @@ runs                            a run's folder
 processes                       device, precision and threads; what several processes exchange
 settings                        every option of a run, from a preset in `presets/` and the command line
 """
+
+import os
+
+# Threads of OpenMP that wait for each other sleep, before torch is imported: on a busy core, spinning takes the time of
+# the thread that is waited for.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")

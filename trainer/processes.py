@@ -5,11 +5,12 @@ Collectives wait, share what the main process has, and gather negatives and spar
 A run has one main process (rank 0). The first process of each machine is that of local rank 0.
 """
 
-import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar, cast
 
 import torch
@@ -26,10 +27,9 @@ from trainer.settings import Settings
 # machine that has vanished is noticed after as long. All other collectives have the time-outs of torch, 10 minutes
 # (NCCL) or 30 (gloo).
 PATIENCE = timedelta(hours=3)
+IDLE_SECONDS = 0.3  # in which idle cores are counted
 
 Value = TypeVar("Value")
-
-logger = logging.getLogger(__name__)
 
 _patient_group: dist.ProcessGroup | None = None
 
@@ -85,20 +85,46 @@ def _choose_precision(resumed: str | None) -> str:
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
         return launched
-    is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
-    if is_fast:
-        logger.info("computing in bfloat16 (mixed precision): %s", reason)
+    is_fast = state.is_main_process and has_fast_bfloat16(state.device)
     return "bf16" if share(is_fast) else "no"
 
 
+def describe_processes(accelerator: Accelerator) -> str:
+    """How many processes a run has, on which devices, and in which precision."""
+    number, precision = accelerator.num_processes, {"no": "float32", "bf16": "bfloat16"}[accelerator.mixed_precision]
+    is_cpu, threads = accelerator.device.type == "cpu", torch.get_num_threads()
+    device = f"CPU, {threads} thread{'s' * (threads > 1)}" if is_cpu else torch.cuda.get_device_name(accelerator.device)
+    is_alone = is_cpu and number == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ  # under `accelerate launch`
+    hint = "; without GPUs, `accelerate launch` starts several processes only with --multi_gpu" if is_alone else ""
+    return f"{number} process{'es, each' * (number > 1)} on {device}, {precision}{hint}"
+
+
 def available_threads() -> int:
-    """Return the number of threads that torch may use: the environment's, or this process's share of the cores."""
-    allowed = torch.get_num_threads()
+    """Return the number of threads that torch may use: the environment's, or this process's share of the cores.
+
+    One process takes the cores that are idle: threads on a busy core make the others wait for them at every step.
+    """
+    allowed, local = torch.get_num_threads(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     # `accelerate launch` sets OMP_NUM_THREADS=1 for every process unless the user has set it.
-    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
-    return allowed
+    is_launched = allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ
+    if "OMP_NUM_THREADS" in os.environ and not is_launched:
+        return allowed
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else allowed
+    return max(min(cores // local, round(_idle_cores()) if local == 1 else cores), 1)
+
+
+def _idle_cores() -> float:
+    """The cores of the machine that are idle, or all where the system does not tell."""
+    times = Path("/proc/stat")
+    if not times.exists():
+        return os.cpu_count() or 1
+
+    def idle() -> int:
+        return int(times.read_text().split()[4])  # clock ticks of all cores
+
+    before = idle()
+    time.sleep(IDLE_SECONDS)
+    return (idle() - before) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS
 
 
 def world_size() -> int:

@@ -108,22 +108,15 @@ def in_use(module: ConvSimEncoder | ConvSimForMultitask) -> AveragingModel | Tor
     return AveragingModel(copy.copy(module.config), weights)
 
 
-def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
-    """Whether a device has instructions for bfloat16 matrix products, and the reason as a text.
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether a device has instructions for bfloat16 matrix products: a GPU, or a CPU with AVX512-BF16 or AMX-BF16.
 
     Without such instructions bfloat16 is emulated, many times slower than float32.
-
-    Returns:
-        True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16; and the reason, for a log.
     """
     if device.type == "cuda":
-        supported = torch.cuda.is_bf16_supported(including_emulation=False)
-        return supported, f"this GPU has {'' if supported else 'no '}bfloat16 instructions"
-    if device.type != "cpu":
-        return False, f"bfloat16 is not used on {device.type} devices unless asked for"
-    capabilities = torch.cpu.get_capabilities()
-    supported = bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-    return supported, f"this processor has {'' if supported else 'no '}bfloat16 instructions (AVX512-BF16 or AMX-BF16)"
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def load_model(name: str, trust: bool = False) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
@@ -152,6 +145,6 @@ def load_model(name: str, trust: bool = False) -> tuple[ConvSimEncoder | ConvSim
 def place(model: Any, device: Any, dtype: str) -> TorchModel:
     """Moves a model to a device, by default a GPU if there is one, in a precision: see `Encoder.from_pretrained`."""
     model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
+    if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)):
         model.to(torch.bfloat16)
     return TorchModel(model)

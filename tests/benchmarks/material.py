@@ -128,7 +128,7 @@ def prepare(material: Material) -> dict[str, Any]:
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} threads",
         "GPU": torch.cuda.is_available(),
-        "bf16": has_fast_bfloat16(torch.device("cpu"))[0],
+        "bf16": has_fast_bfloat16(torch.device("cpu")),
     }
 
 

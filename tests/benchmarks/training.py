@@ -89,7 +89,7 @@ def layer_products(material: Material, layers: int) -> Values:
     columns = material.token_columns(material.transformer_words).values()
     tokens = round(batch_size * sum(len(column.ids) / len(column) for column in columns))
     config = ConvSimTransformerConfig(vocab_size=8, **SMALL_TRANSFORMER, num_hidden_layers=layers)
-    dtype = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu"))[0] else torch.float32
+    dtype = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu")) else torch.float32
     linear = [module for module in ConvSimTransformerModel(config).modules() if isinstance(module, nn.Linear)]
     operands = [
         (torch.randn(tokens, module.in_features), module.weight.detach(), torch.randn(tokens, module.out_features))

@@ -174,4 +174,4 @@ def teacher_content(teacher: str) -> str:
 def _dtype() -> torch.dtype:
     """Return bfloat16 if the device has instructions for it: the teacher is slow, and cosines change by thousandths."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return torch.bfloat16 if has_fast_bfloat16(device)[0] else torch.float32
+    return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32

@@ -27,6 +27,7 @@ from trainer.data.datasets import RunData
 from trainer.evaluation.results import write_results
 from trainer.processes import (
     available_threads,
+    describe_processes,
     end_processes,
     rank,
     share_weights,
@@ -97,6 +98,8 @@ def start_run(settings: Settings) -> Iterator[RunContext]:
         torch.set_num_threads(available_threads())
         # Averages of words read it, and a launcher sets it.
         os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
+        if accelerator.is_main_process:
+            logger.info("%s", describe_processes(accelerator))
         with _released_model(accelerator):
             yield RunContext(settings, accelerator, folder, started)
         accelerator.end_training()

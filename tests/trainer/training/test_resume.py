@@ -110,13 +110,13 @@ def test_a_run_whose_disk_is_full_names_the_checkpoint_and_is_resumed(
 def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
     run_trainer, refused, preset, datasets, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: (True, "as this test says"))
+    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: True)
     pairs, config = tmp_path / "pairs", tmp_path / "run" / "config.yaml"
     shutil.copytree(datasets / "pairs", pairs)
     options = {"max_steps": 4, "pairs": [str(pairs)]}
     assert run_trainer(preset(**options)) == 0
     # Another processor.
-    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: (False, "as this test says"))
+    monkeypatch.setattr(processes, "has_fast_bfloat16", lambda device: False)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     assert run_trainer(preset(**options), "--resume", "true") == 0
