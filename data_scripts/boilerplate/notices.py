@@ -1,8 +1,8 @@
 """What chat programs write in place of a message or beside its text, in their languages.
 
 An export has the language of the phone. In notices.json, the lists named after kinds are WhatsApp's phrases, which are
-whole texts without case, invisible marks and a final point; after some of them, more may follow (`after`). `patterns`
-are regular expressions of whole texts, by program and kind, and `added` those of what a program adds to a text.
+whole texts without case, invisible marks and a final point. `patterns` are regular expressions of whole texts, by
+program and kind, in which `{call}` stands for those phrases; `added` are those of what a program adds to a text.
 In Messenger's phrases, `{}` stands for a name, or any other words.
 """
 
@@ -24,24 +24,22 @@ def _plain(text: str) -> str:
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+    """A pattern of all of these, with the phrases of a kind in place of its name in braces."""
+    joined = "|".join(f"(?:{pattern})" for pattern in patterns)
+    filled = re.sub(r"\{([a-z ]+)\}", lambda kind: "|".join(map(re.escape, _PHRASES[kind[1]])), joined)
+    return re.compile(filled, re.IGNORECASE)
 
 
 _NOTICES = json.loads(Path(__file__).with_name("notices.json").read_text(encoding="utf-8"))
-_AFTER, _PATTERNS, _ADDED = (_NOTICES.pop(name) for name in ("after", "patterns", "added"))
+_PATTERNS, _ADDED = _NOTICES.pop("patterns"), _NOTICES.pop("added")
 # What a person tells of somebody without a name, or in the middle of a sentence
 _NO_NAME = "|".join(_NOTICES.pop("no names"))
 _PHRASES = {kind: frozenset(map(_plain, phrases)) for kind, phrases in _NOTICES.items()}
-_WHATSAPP = ("deleted", "call", "media", "waiting for the message", "forwarded")  # kinds of its phrases
 
 
 @cache  # compiled for the programs of the logs that are read
 def _patterns(program: str) -> dict[str, re.Pattern[str]]:
-    kinds = dict(_PATTERNS.get(program, {}))
-    for kind in _WHATSAPP if program == "WhatsApp" else ():
-        phrases = "|".join(map(re.escape, _PHRASES[kind]))
-        kinds[kind] = [*kinds.get(kind, ()), f"(?-i:{phrases}){_AFTER.get(kind, '')}"]
-    return {kind: _any_of(patterns) for kind, patterns in kinds.items()}
+    return {kind: _any_of(patterns) for kind, patterns in _PATTERNS.get(program, {}).items()}
 
 
 @cache
@@ -66,16 +64,6 @@ def without_added(text: str, *programs: str) -> str:
     """A text without what the programs add to it, such as the message that it answers, or reactions to it."""
     for program in filter(_ADDED.__contains__, programs):
         text = _added(program).sub("", text)
-    return text
-
-
-def without_media(text: str) -> str:
-    """A message of WhatsApp without what is in place of its picture or file."""
-    before, mark, last = text.rpartition("\u200e")
-    if mark and _plain(last) in _PHRASES["media"]:
-        return before
-    if text.startswith("<") and _plain(text[1:].partition(">")[0]) in _PHRASES["media"]:  # in a browser's export
-        return text.partition(">")[2]
     return text
 
 

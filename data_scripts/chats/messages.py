@@ -147,11 +147,13 @@ class ChatLog:
                 self.broken.add("wrong type", where, f"expected an object, found {type(element).__name__}")
         return [(where, element) for where, element in found if isinstance(element, dict)]
 
-    def parse_each(self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message]) -> Messages:
-        """The messages of values with their locations; see `attempt`."""
-        for location, value in located:
+    def parse_each(
+        self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message], prefix: str = "message "
+    ) -> Messages:
+        """The messages of values with their locations (`attempt`); an id that is "" becomes the prefix and a number."""
+        for number, (location, value) in enumerate(located, start=1):
             if message := self.attempt(location, parse, value):
-                yield location, message
+                yield location, message._replace(id=message.id or f"{prefix}{number}")
 
 
 def numbered(location: str, messages: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -218,6 +220,13 @@ class Fields:
         if not text.strip():
             raise LeftOutError("no text")
         return text
+
+    def elements(self, name: str) -> Iterable[Any]:
+        """A field that must be a list, which may be read as it is needed; raises BrokenLineError if it is not."""
+        value = self.get(name)
+        if not isinstance(value, list | Iterator):
+            raise wrong_type(name, "a list", value)
+        return value
 
     def object(self, name: str) -> Fields:
         """A field that must be an object; raises BrokenLineError if it is not."""

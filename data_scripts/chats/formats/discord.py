@@ -7,7 +7,6 @@ from typing import Any
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered
 from modeling_convsim.files.records import Record
-from modeling_convsim.files.texts import BrokenLineError
 
 MESSAGE_TYPES = ("Default", "Reply")  # the others are notices: somebody joined, pinned, called
 FIELDS = ("guild", "channel", "messages")
@@ -30,10 +29,7 @@ def _parse_channel(log: ChatLog, record: Record) -> tuple[str, str, Iterable[Any
     fields = Fields(record)
     guild, channel = fields.object("guild"), fields.object("channel")
     source = f"{guild.label('name') or log.name}/{channel.label('name')}"
-    thread, messages = channel.required("id"), fields.get("messages")
-    if not isinstance(messages, Iterable):
-        raise BrokenLineError("wrong type", "messages should be a list")
-    return source, thread, messages
+    return source, channel.required("id"), fields.elements("messages")
 
 
 def _parse_message(record: Any, thread: str, source: str, log: ChatLog) -> Message:

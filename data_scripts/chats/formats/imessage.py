@@ -5,7 +5,6 @@ Indented lines after a text are reactions, and replies that are also at their ow
 
 import re
 from collections.abc import Iterator
-from itertools import count
 
 from data_scripts.boilerplate.notices import notice_kind, without_added
 from data_scripts.chats.dates import Dates
@@ -25,17 +24,17 @@ def _matches(sample: Sample) -> bool:
 
 
 def _read(log: ChatLog) -> Items:
-    dates, numbers = Dates(), count(1)
+    dates = Dates()
 
     def parse(sent: _Sent) -> Message:
-        number, date, (name, *lines) = next(numbers), sent[0], sent[1] or [""]
+        date, (name, *lines) = sent[0], sent[1] or [""]
         if lines and notice_kind(lines[0], "iMessage") == "deleted":  # its text may follow
             raise LeftOutError("deleted")
         text = without_added("\n".join(lines), "iMessage").strip()
         if not name or not text:
             raise LeftOutError("no text" if name else "no sender")
         time = dates.seconds(date)
-        return Message(f"message {number}", None, log.name, name, time, text, log.name, log.channel_gap)
+        return Message("", None, log.name, name, time, text, log.name, log.channel_gap)
 
     return log.parse_each(_messages(log), parse)
 

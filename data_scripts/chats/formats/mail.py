@@ -12,7 +12,6 @@ from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message as Mail
 from email.utils import getaddresses, parsedate_to_datetime
-from itertools import count
 
 from data_scripts.boilerplate.quotations import written_text
 from data_scripts.chats.formats import Format
@@ -46,24 +45,23 @@ def _matches(sample: Sample) -> bool:
 
 def _read(log: ChatLog) -> Items:
     file = log.path / APPLE_FILE if log.path.is_dir() else log.path
-    text, numbers = log.sample.file if log.sample and file == log.path else TextFile.read(file), count(1)
+    text = log.sample.file if log.sample and file == log.path else TextFile.read(file)
 
     def parse(content: bytes) -> Message:
-        number = next(numbers)
         try:
-            return _parse(log, message_from_bytes(content), number)
+            return _parse(message_from_bytes(content))
         except RecursionError as error:
             raise BrokenLineError("mail with too many parts within parts", "") from error
 
-    yield from log.parse_each(_mails(log, text), parse)
-    if next(numbers) == 1:
-        raise InputError(
-            f"{log.path}: no line such as 'From ann@example.org Mon Mar 4 10:00:00 2024'; expected one before each mail"
-        )
+    return log.parse_each(_mails(log, text), parse, f"{log.name}/")
 
 
 def _mails(log: ChatLog, text: TextFile) -> Iterator[tuple[str, bytes]]:
-    """The location and the first `MAX_BYTES` of each mail, which begins with a `From ` line after a blank one."""
+    """The location and the first `MAX_BYTES` of each mail, which begins with a `From ` line after a blank one.
+
+    Raises:
+        InputError: there is none.
+    """
     location, lines, size, after_blank = "", list[bytes](), 0, True
     for line_location, line in text.lines():
         if after_blank and _START.match(line):
@@ -77,11 +75,14 @@ def _mails(log: ChatLog, text: TextFile) -> Iterator[tuple[str, bytes]]:
             lines.append(line.removeprefix(b">" if line.startswith(b">From ") else b"")[:MAX_BYTES])
             size += len(line)
         after_blank = not line.strip()
-    if location:
-        yield location, b"\n".join(lines)
+    if not location:
+        raise InputError(
+            f"{log.path}: no line such as 'From ann@example.org Mon Mar 4 10:00:00 2024'; expected one before each mail"
+        )
+    yield location, b"\n".join(lines)
 
 
-def _parse(log: ChatLog, mail: Mail, number: int) -> Message:
+def _parse(mail: Mail) -> Message:
     if _header(mail, "Auto-Submitted").lower().strip() not in ("", "no"):
         raise LeftOutError("automatic mail")
     if _FORWARD.match(_header(mail, "Subject")):  # it may name what it forwards as what it answers
@@ -95,8 +96,8 @@ def _parse(log: ChatLog, mail: Mail, number: int) -> Message:
     parent = answered[0] if answered else "" if names or not thread else None  # None: the one before it in the thread
     address = getaddresses([sender])[0][1] if sender else ""
     speaker = (address.lower() if "@" in address else sender) or None
-    name, time = names[0] if names else f"{log.name}/{number}", _time(_header(mail, "Date"))
-    return Message(name, parent, thread, speaker, time, text, SOURCE, None)
+    time = _time(_header(mail, "Date"))
+    return Message(names[0] if names else "", parent, thread, speaker, time, text, SOURCE, None)
 
 
 def _header(mail: Mail, name: str) -> str:

@@ -7,7 +7,6 @@ has several files; an edited message follows its older version, and ends with `(
 
 import re
 from difflib import SequenceMatcher
-from itertools import count
 
 from data_scripts.boilerplate.notices import is_messenger_notice, without_added
 from data_scripts.chats.formats import Format
@@ -27,14 +26,14 @@ def _read(log: ChatLog) -> Items:
         chat = _Chat(log, f"{log.name}/{number}", record)
         messages = log.objects(location, record.get("messages"), "messages")
         messages = messages if chat.is_encrypted else messages[::-1]
-        yield from _newest_versions(log, log.parse_each(messages, chat.parse))
+        yield from _newest_versions(log, log.parse_each(messages, chat.parse, f"{chat.name}/"))
 
 
 class _Chat:
     """Parses the messages of a chat, the oldest first."""
 
     def __init__(self, log: ChatLog, name: str, record: Record) -> None:
-        self.log, self.name, self.numbers, self.is_encrypted = log, name, count(1), "threadName" in record
+        self.log, self.name, self.is_encrypted = log, name, "threadName" in record
         path = str(record.get("thread_path") or "")  # the same in all files of a chat
         self.thread, self.source = path or name, path or log.name
         people = record["participants"] if isinstance(record.get("participants"), list) else []
@@ -42,7 +41,6 @@ class _Chat:
         self.people = {_decode(str(name)) for name in names}
 
     def parse(self, record: Record) -> Message:
-        name = f"{self.name}/{next(self.numbers)}"
         message = Fields({ENCRYPTED.get(field, field): value for field, value in record.items()})
         text, speaker = message.label("content"), message.label("sender_name")
         if not self.is_encrypted:
@@ -55,7 +53,7 @@ class _Chat:
         if not text.strip():
             raise LeftOutError("no text")
         time, gap = message.seconds("timestamp_ms"), self.log.channel_gap
-        return Message(name, None, self.thread, speaker or None, time, text, self.source, gap)
+        return Message("", None, self.thread, speaker or None, time, text, self.source, gap)
 
 
 def _newest_versions(log: ChatLog, messages: Messages) -> Messages:

@@ -6,7 +6,6 @@ Its XML is not always well-formed: it has the halves of emoji as character refer
 import re
 from collections.abc import Iterator
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,7 @@ _REFERENCES = re.compile(rb"(?:&#(?:[0-9]{1,7}|x[0-9a-fA-F]{1,6});)+")
 
 
 def _read(log: ChatLog) -> Items:
-    numbers = count(1)
-
     def parse(element: Any) -> Message:
-        number = next(numbers)
         fields = Fields({name: value for name, value in element.attrib.items() if value not in _MISSING})
         is_sms = element.tag == "sms"
         box = fields.label("type" if is_sms else "msg_box") or "none"
@@ -42,7 +38,7 @@ def _read(log: ChatLog) -> Items:
         sender = _sender_in_group(element, address) or fields.label("contact_name") or address
         speaker, thread = OWNER if box == SENT else sender, f"{log.name}/{_chat(address)}"
         time = fields.seconds("date")
-        return Message(f"message {number}", None, thread, speaker, time, text, log.name, log.channel_gap)
+        return Message("", None, thread, speaker, time, text, log.name, log.channel_gap)
 
     return log.parse_each(_messages(log.path), parse)
 

@@ -11,7 +11,6 @@ from typing import Any
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Fields, Items, LeftOutError, Message, numbered, wrong_type
 from modeling_convsim.files.records import Record
-from modeling_convsim.files.texts import BrokenLineError
 
 FIELDS = ("name", "type", "id", "messages")
 ALL_CHATS = "chats.list"
@@ -29,17 +28,14 @@ def _chats(location: str, record: Record) -> Iterable[tuple[str, Any]]:
     """One chat, or all of a user, with their locations."""
     if not record.keys() & {"chats", ALL_CHATS}:
         return [(location, record)]
-    chats = record.get(ALL_CHATS) or Fields(record).object("chats").get("list")
-    if not isinstance(chats, Iterable):
-        raise BrokenLineError("wrong type", "chats.list should be a list")
+    listed = record.get(ALL_CHATS) or Fields(record).object("chats").get("list")
+    chats = Fields({ALL_CHATS: listed}).elements(ALL_CHATS)
     return ((f"{location}: chat {number}", chat) for number, chat in enumerate(chats, start=1))
 
 
 def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
-    messages = chat.get("messages") if isinstance(chat, dict) else None
-    if not isinstance(messages, Iterable) or isinstance(messages, str):
-        raise BrokenLineError("wrong type", "a chat should be an object with a list of messages")
-    return Fields(chat).required("id"), messages
+    fields = Fields(chat, "a chat")
+    return fields.required("id"), fields.elements("messages")
 
 
 def _parse_message(log: ChatLog, thread: str, topics: set[str], record: Any) -> Message:

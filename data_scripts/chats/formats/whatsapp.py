@@ -9,13 +9,13 @@ expression in angle brackets, and the phrases of `notices`.
 import re
 from collections.abc import Iterator
 
-from data_scripts.boilerplate.notices import MARKS, notice_kind, without_added, without_media
+from data_scripts.boilerplate.notices import MARKS, notice_kind, without_added
 from data_scripts.chats.dates import NUMERIC, Dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 
-PROGRAMS = ("WhatsApp", "Signal")  # whose texts have the same form
+PROGRAMS, MEDIA = ("WhatsApp", "Signal"), "WhatsApp's media"  # their texts have the same form
 FIRST_LINES = 3  # of which one begins a message: a browser's export begins with a notice
 _HEADER = re.compile(
     rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|"
@@ -44,39 +44,38 @@ def _parse_header(line: str) -> tuple[str, str] | None:
 
 
 def _read(log: ChatLog) -> Items:
-    messages, dates = log.with_dates(_messages(log), lambda each: each[1][1])
+    messages, dates = log.with_dates(_messages(log), lambda each: each[1][0])
     return log.parse_each(messages, lambda message: _parse_message(log, dates, *message))
 
 
-def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[int, str, list[str]]]]:
-    """The location, and the number, date and lines, of each message."""
-    begins, message, number = "", None, 0
+def _messages(log: ChatLog) -> Iterator[tuple[str, tuple[str, list[str]]]]:
+    """The location, and the date and lines, of each message."""
+    begins, message = "", None
     for location, line in log.lines():
         if header := _parse_header(line):
             if message:
                 yield begins, message
-            number += 1
-            begins, message = location, (number, header[0], [header[1]])
+            begins, message = location, (header[0], [header[1]])
         elif message is None:
             log.broken.add("line before the first message", location)
         else:
-            message[2].append(line)
+            message[1].append(line)
     if message:
         yield begins, message
 
 
-def _parse_message(log: ChatLog, dates: Dates, number: int, date: str, lines: list[str]) -> Message:
+def _parse_message(log: ChatLog, dates: Dates, date: str, lines: list[str]) -> Message:
     time, content = dates.seconds(date), "\n".join(lines)
     parts = _SENDER.match(content)
     if not parts or (parts["space"] is None and _NO_SENDER.match(content)):
         raise LeftOutError("notice")
-    sender, text = parts["name"].strip(MARKS + "~\u202f\xa0 "), without_media(without_added(parts["text"], *PROGRAMS))
+    sender, text = parts["name"].strip(MARKS + "~\u202f\xa0 "), without_added(parts["text"], *PROGRAMS, MEDIA)
     if text.startswith("\u200e") or not text.strip(MARKS + " \n"):
         raise LeftOutError("notice or media")
     text = text.strip(MARKS + " \n")
     if kind := notice_kind(text, *PROGRAMS):
         raise LeftOutError(kind)
-    return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, log.channel_gap)
+    return Message("", None, log.name, sender or None, time, text, log.name, log.channel_gap)
 
 
 FORMATS = (Format("WhatsApp", _read, _matches),)
