@@ -38,20 +38,27 @@ def make_turns(messages: ir.Table) -> ir.Table:
     holders = ordered.select("source", parent="id", holder="turn")
     heads = ordered.filter(ordered.starts).left_join(holders, ["source", "parent"])
     heads = materialize(heads.drop("starts", "source_right", "parent_right"), "heads")
-    parts = materialize(_find_parts(heads), "parts")
+    if heads.holder.notnull().any().to_pyarrow().as_py():
+        parts = materialize(_find_parts(heads), "parts")
+    else:
+        parts = heads.limit(0).select(part="turn", whole="turn", order="row")
     answers = ibis.ifelse(heads.parent.notnull(), heads.holder, ibis.ifelse(heads.ends, None, heads.previous))
     lost = (heads.parent != "").fill_null(False) & heads.holder.isnull()
-    heads = heads.mutate(answers=answers, lost=lost).anti_join(parts.filter(~parts.is_first), [("turn", "part")])
+    heads = heads.mutate(answers=answers, lost=lost).anti_join(parts.filter(parts.order > 0), [("turn", "part")])
     heads = _in_wholes(_in_wholes(heads, "turn", parts), "answers", parts)
     heads = heads.select("turn", "id", "answers", "lost", "thread", "speaker", "source", "gap", "is_answer")
+    ordered = ordered.left_join(parts.select("part", "order"), [("turn", "part")]).drop("part")
     return heads.inner_join(_texts(messages, _in_wholes(ordered, "turn", parts)), "turn")
 
 
 def _find_parts(heads: ir.Table) -> ir.Table:
-    """`part, whole, is_first` of the turns with parents that are parts of one reply: the lowest of them is the whole.
+    """`part, whole, order` of the turns with parents that are parts of one reply: the lowest of them is the whole.
 
-    `heads` are the first messages of turns, with the turn that holds the parent of each in `holder`.
+    `heads` are the first messages of turns, with the turn that holds the parent of each in `holder`. If a source has
+    most replies before what they answer, the newest message is first in it, so the later of two rows of one time, too.
     """
+    is_backward = (heads.turn < heads.holder).cast("int8").mean().over(ibis.window(group_by="source")) > 0.5
+    heads = heads.mutate(row=ibis.ifelse(is_backward, -heads.row, heads.row))
     replies = heads.inner_join(heads.select(holder="turn", author="speaker"), "holder")
     siblings = ibis.window(group_by="holder", order_by=["time", "row"])
     replies = replies.mutate(before=replies.turn.lag().over(siblings), neighbor=replies.speaker.lag().over(siblings))
@@ -70,8 +77,8 @@ def _find_parts(heads: ir.Table) -> ir.Table:
     order = ibis.cumulative_window(group_by="root", order_by=["time", "row"])
     events = events.mutate(number=events.ends.cast("int64").sum().over(order)).filter(ibis._.turn.notnull())
     reply = ibis.window(group_by=["root", "number"])
-    first = ibis.row_number().over(ibis.window(group_by=["root", "number"], order_by=["time", "row"])) == 0
-    return events.select(part="turn", whole=events.turn.min().over(reply), is_first=first)
+    order = ibis.row_number().over(ibis.window(group_by=["root", "number"], order_by=["time", "row"]))
+    return events.select(part="turn", whole=events.turn.min().over(reply), order=order)
 
 
 def _in_wholes(table: ir.Table, column: str, parts: ir.Table) -> ir.Table:
@@ -103,14 +110,14 @@ def _in_order(messages: ir.Table) -> ir.Table:
 def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
     """`turn, text, characters, alphabetic, language, messages` of each turn."""
     measured = ["text", "characters", "alphabetic", "language"]
-    turns = ordered.select("row", "turn", "time", messages=ibis._.count().over(group_by="turn"))
+    turns = ordered.select("row", "turn", "time", "order", messages=ibis._.count().over(group_by="turn"))
     members = messages.select("row", *measured).inner_join(turns, "row")
     # Joining texts keeps them in memory; most turns have one message, whose text need not be joined.
     single = members.filter(members.messages == 1).select("turn", *measured, "messages")
     parts = members.filter(members.messages > 1)
     said = parts.text != ""
     joined = parts.group_by("turn").agg(
-        text=parts.text.group_concat(" ", where=said, order_by=[parts.time, parts.row]).fill_null(""),
+        text=parts.text.group_concat(" ", where=said, order_by=[parts.time, parts.order, parts.row]).fill_null(""),
         characters=(parts.characters.sum() + ibis.greatest(said.sum() - 1, 0)).cast("int32"),
         alphabetic=parts.alphabetic.sum().cast("int32"),
         language=parts.language.argmax(parts.characters),

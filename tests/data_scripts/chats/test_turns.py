@@ -19,7 +19,8 @@ def random_messages(seed: int, number: int = 120) -> list[dict]:
     rows = []
     for row in range(number):
         thread = draw.choice(["a", "b", "c", None])
-        parents = ["", f"m{draw.randrange(number)}", f"m{draw.randrange(2 * number)}"]
+        first = row if seed % 2 else 0  # replies are before what they answer
+        parents = ["", f"m{draw.randrange(first, number)}", f"m{draw.randrange(first, 2 * number)}"]
         text = draw.choice(["", "yes", "hello there", "fünf Wörter", "why not?"])
         rows.append(
             {
@@ -27,7 +28,7 @@ def random_messages(seed: int, number: int = 120) -> list[dict]:
                 "parent": draw.choice(parents) if thread is None else draw.choice([None, None, None, *parents]),
                 "thread": thread,
                 "speaker": draw.choice(["Ann", "Ben", "Ben", None]),
-                "time": draw.choice([None, *range(20)]) if thread == "c" else float(draw.randrange(200)),
+                "time": draw.choice([None, *range(20)]) if thread == "c" else float(draw.randrange(80)),
                 "text": text,
                 "source": draw.choice(["one", "two"]),
                 "gap": {"b": 5.0, "c": 3.0}.get(thread or ""),
@@ -67,7 +68,8 @@ def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
         turn["key"] = min(row["row"] for row in turn["rows"])
     found, neighbors = {}, defaultdict(set)
     for turn in turns:
-        head, texts = turn["rows"][0], [row["text"] for row in sorted(turn["rows"], key=in_time) if row["text"]]
+        head, said = turn["rows"][0], sorted(turn["rows"], key=lambda row: in_time(row)[:2])  # else, as the parts are
+        texts = [row["text"] for row in said if row["text"]]
         answered = turn["previous"] if head["parent"] is None else holder.get((head["source"], head["parent"]))
         if answered:
             neighbors[turn["key"]].add(answered["key"])
@@ -91,11 +93,18 @@ def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
 
 
 def in_time(row: dict) -> tuple[bool, float, int]:
-    return row["time"] is None, row["time"] or 0, row["row"]
+    return row["time"] is None, row["time"] or 0, row.get("place", row["row"])
 
 
 def join_parts(turns: list[dict], holder: dict) -> list[dict]:
     """The turns with those that are parts of one reply joined; `holder` then has the joined ones."""
+    lowest = {id(turn): min(row["row"] for row in turn["rows"]) for turn in turns}
+    for source in ("one", "two"):
+        own = [(turn, turn["rows"][0]) for turn in turns if turn["rows"][0]["source"] == source]
+        answered = [(turn, holder[source, head["parent"]]) for turn, head in own if (source, head["parent"]) in holder]
+        if 2 * sum(lowest[id(turn)] < lowest[id(other)] for turn, other in answered) > len(answered):
+            for _, head in own:
+                head["place"] = -head["row"]  # the newest message is first
     turns = sorted(turns, key=lambda turn: in_time(turn["rows"][0]))
     heads, family, last = {id(turn): turn["rows"][0] for turn in turns}, {id(turn): [turn] for turn in turns}, {}
     replies = []
