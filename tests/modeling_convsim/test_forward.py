@@ -10,25 +10,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from modeling_convsim import ConvSimPreTrainedModel
 from modeling_convsim.modeling_layouts import SentenceGroup
-from tests.modeling_convsim.tiny_models import KINDS, PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
+from tests.modeling_convsim.tiny_models import SENTENCES, build, build_part, pack, pad, part_inputs, save
 
 ATTENTION = ["transformer", "transformer_residual", "pretrained"]
 BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
-
-
-@pytest.fixture(params=PARTS)
-def part(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def model(kind: str, part: str) -> ConvSimPreTrainedModel:
-    return build_part(kind, part)
 
 
 def test_features_of_an_earlier_pass_are_ignored(model: ConvSimPreTrainedModel, part: str) -> None:

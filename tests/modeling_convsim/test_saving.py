@@ -13,9 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedModel
 
-from modeling_convsim import ConvSimPreTrainedModel
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import KINDS, PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
+from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad, part_inputs, save
 
 
 def auto_map(folder: Path) -> dict[str, str]:
@@ -60,16 +59,6 @@ def test_files_of_sentence_transformers_that_exist_are_kept(tmp_path):
     (tmp_path / "modules.json").write_text("[1]")
     build("dan").save_pretrained(tmp_path)
     assert (tmp_path / "modules.json").read_text() == "[1]"
-
-
-@pytest.fixture(params=PARTS)
-def part(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=KINDS)
-def model(request: pytest.FixtureRequest, part: str) -> ConvSimPreTrainedModel:
-    return build_part(request.param, part)
 
 
 def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
@@ -125,11 +114,6 @@ def test_embeddings_can_be_replaced(model, part):
     model.set_input_embeddings(table)
     assert model.get_input_embeddings() is table is model.base_model.get_input_embeddings()
     assert model.base_model is (model if part == "encoder" else model.encoder)
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 def pooled(model: torch.nn.Module) -> torch.Tensor:
