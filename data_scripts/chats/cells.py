@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from data_scripts.chats.column_roles import ANSWERING, ASKING, answering_roles, guess_roles, is_named, shape_of
+from data_scripts.chats.column_roles import ANSWERING, ASKING, answering_roles, guess_roles, plain_name, shape_of
 from data_scripts.chats.formats.transcripts import Line, parse_line
 from data_scripts.chats.messages import name_of_content
 from modeling_convsim.files.records import Record, Records, Rows
@@ -67,7 +67,7 @@ def open_cells(records: Records) -> tuple[str, Records] | None:
     columns, rows = records.columns, records.sample
     roles = guess_roles(columns, rows).columns
     found = [found for name in columns if (found := _find_transcripts(name, rows))]
-    found = [each for each in found if not is_named(each.column, REFUSED)] or found
+    found = [each for each in found if plain_name(each.column) != REFUSED] or found
     shape = shape_of(roles)
     if len(found) == 1 and (shape is None or roles.get("text") == found[0].column):
         return f"a transcript in {found[0].column} of each row", _open_conversations(records, found[0])

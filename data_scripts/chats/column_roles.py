@@ -1,9 +1,11 @@
 """Guesses which column of a table has which role, from the names of the columns and the values of the first rows."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from data_scripts.chats.dates import NUMERIC, Dates
@@ -18,74 +20,17 @@ SHAPES = {
     "one chat": ("text", "speaker", "time"),
 }
 
-# Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous.
-_NAMES = {
-    "input": (
-        "input; question; query; prompt; question text; customer message; user message; customer question; "
-        "inquiry; request; frage; pregunta; pergunta; domanda; vraag",
-        "customer; user; client; context; instruction; title; q",
-    ),
-    "response": (
-        "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion; "
-        "antwort; respuesta; resposta; réponse; risposta; antwoord",
-        "agent; assistant; support; bot; output; a",
-        "chosen",  # beside `rejected`
-    ),
-    "text": (
-        "body text; plain body; plain text",  # help desks have these beside the same text in HTML
-        "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
-        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio; "
-        "texte; texto; testo; contenu; contenido; inhalt",
-    ),
-    "id": ("id; message id; msg id; post id; comment id; tweet id; utterance id; event id; uuid",),
-    "parent": (
-        "parent; parent id; reply to; reply to id; in reply to; in reply to id; in reply to message id; parent "
-        "post id; in response to; in response to id; in response to tweet id; reply to message id; quoted message "
-        "id; parent message id; in reply to status id; answers",
-    ),
-    "thread": (
-        "thread; thread id; conversation; conversation id; dialog; dialogue; dialog id; dialogue id; root; thread ts",
-        "ticket; ticket id; ticket number; ticket no; ticket nr; case; case id; case number; session; session id; "
-        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id; n ticket; numéro de ticket; "
-        "número de ticket; ticketnummer; vorgang; dossier; conversación; conversazione; gespräch",
-        "topic; topic id; channel; channel id; channel name; room; room id; group; subject",
-    ),
-    "speaker": (
-        "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
-        "name; written by; posted by; sent by; absender; remitente; "
-        "expéditeur; auteur; mittente; autor; autore; verfasser",
-        "author username; from id; sender id; author id; user id; user login; login; requester; requester id; "
-        "reporter; participant; nick; nickname; handle; screen name; who; by",
-        "name; nom; nombre; nome; von; de; role; sender type; author type; party; side; direction",
-    ),
-    "time": (
-        "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
-        "on; created utc; date sent; time stamp; message date; message time; date created; creation date; posted; "
-        "posted on; ts; at; when; timestamp ms; received at; time sent; sent time; created time; date utc; "
-        "timestamp utc; zeitpunkt; zeitstempel; gesendet; date d envoi; date et heure; fecha y hora; data e ora",
-        "date; datum; fecha; data; day; updated at; modified",
-    ),
-}
-# Fields of an object such as `from` or `u` that name a person, the best first.
-_PERSONS = "author; sender; from; user; u; creator; created by; owner; member; profile; account; commenter"
-_PERSON_FIELDS = "display name; name; n; full name; username; user name; login; email; id"
+_LISTS = json.loads(Path(__file__).with_name("column_names.json").read_text(encoding="utf-8"))
+# Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous. Help
+# desks have a plain body beside the same text in HTML, and data for preference tuning `chosen` beside `rejected`.
+_NAMES: dict[str, list[list[str]]] = _LISTS["roles"]
 MOST_SIDES = 4
 # The values of a column that says of each message which side wrote it, and of a column of authors without names
-_PEOPLE = frozenset(
-    "admin advisor agent brand business care company csr doctor employee helpdesk host me operator out outbound "
-    "outgoing rep representative seller sent service staff support team teammate technician".split()
-)
-_MACHINES = frozenset("ai assistant bot chatbot gpt model".split())
-ANSWERING = _PEOPLE | _MACHINES
-ASKING = frozenset(
-    "buyer caller client consumer contact cust customer enduser guest human in inbound incoming lead other patient "
-    "received requester shopper student them user visitor".split()
-)
+_PEOPLE, _MACHINES = frozenset(_LISTS["people answer"]), frozenset(_LISTS["machines answer"])
+ANSWERING, ASKING = _PEOPLE | _MACHINES, frozenset(_LISTS["ask"])
 _SERVED = {"contact", "customer", "lead"}  # beside them, a user is one of the program of a help desk
 # The names of columns that say of each message whether one side wrote it, such as `is_from_agent`, have one more word.
-_FLAG_WORDS = frozenset(
-    "is was by from sent written author sender user message msg reply response comment post".split()
-)
+_FLAG_WORDS = frozenset(_LISTS["words of flags"])
 _FLAGS = _PEOPLE | ASKING - {"human", "other"}
 TRUE, FALSE = frozenset("true 1 1.0 yes y t".split()), frozenset("false 0 0.0 no n f".split())
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
@@ -192,7 +137,7 @@ def _guess_by_names(
         if len(best) > 1 and role not in _OPTIONAL:
             ambiguous[role] = best
         elif best:
-            order = "; ".join(names).split("; ")
+            order = list(chain(*names))
             chosen[role] = min(best, key=lambda name: order.index(plain_name(name)))
         if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
             chosen.clear()
@@ -207,8 +152,7 @@ def _named_columns(
     for group in _NAMES[role]:
         # A column `agent` may hold names, unlike a column `answer`.
         fits = are_long_texts if role in _PAIR and group is not _NAMES[role][0] else _FITS[role]
-        names = group.split("; ")
-        named = [name for name in columns if plain_name(name) in names]
+        named = [name for name in columns if plain_name(name) in group]
         found.append([name for name in named if not rows or (values[name] and fits(values[name]))])
     return found
 
@@ -233,7 +177,7 @@ def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
         objects = [value for row in rows if isinstance(value := row.get(name), dict)]
         fields = dict.fromkeys(field for value in objects for field in value)
         for field in fields:
-            parts = flat_columns([field], objects) if is_named(field, _PERSONS) else [field]
+            parts = flat_columns([field], objects) if is_named(field, "persons") else [field]
             flat |= {f"{name}.{part}": None for part in parts}
         if not fields:
             flat[name] = None
@@ -255,12 +199,12 @@ def look_up(record: Record, name: str) -> Any:
 
 def has_usual_name(name: str, role: str) -> bool:
     """Whether a column is named like those of a role."""
-    return any(is_named(name, group) for group in _NAMES[role])
+    return plain_name(name) in chain(*_NAMES[role])
 
 
-def is_named(name: str, accepted: str) -> bool:
-    """Whether a column has one of the accepted names, which are separated by `; `, in any spelling (`plain_name`)."""
-    return plain_name(name) in accepted.split("; ")
+def is_named(name: str, names: str) -> bool:
+    """Whether a column has a name of this list in column_names.json, in any spelling (`plain_name`)."""
+    return plain_name(name) in _LISTS[names]
 
 
 def plain_name(name: str) -> str:
@@ -348,10 +292,10 @@ def _find_person(
     """The field of a person, such as `u.username`."""
     free = [name for name in columns if name not in chosen.values() and values[name]]
     free = [name for name in free if _are_names(values[name]) and _covers(rows, name, chosen["text"])]
-    for field in _PERSON_FIELDS.split("; "):
+    for field in _LISTS["fields of persons"]:  # the best first
         for name in free:
             *parents, last = name.split(".")
-            if plain_name(last) == field and any(is_named(parent, _PERSONS) for parent in parents):
+            if plain_name(last) == field and any(is_named(parent, "persons") for parent in parents):
                 return name
     return None
 

@@ -10,25 +10,14 @@ from modeling_convsim.files.records import Record
 
 BOT, NOTE = "bot", "internal note"
 _MISSING = {"none", "nan", ""}
-_NOTE_FLAGS, _PUBLIC_FLAGS = "private; is private; internal; is internal", "public; is public"
 _NOTE_KINDS = {"note", "internal note", "private note"}
 _BOT_FLAG = re.compile(r"(?:\w+ )*(?:chat)?bot|(?:is )?(?:automated|ai)")
-_KINDS = (
-    "type; kind; subtype; part type; message type; messagetype; comment type; event type; author type; user type; "
-    "sender type; actor type; participant type; speaker type; from type; role; author role; user role; sender role; "
-    "speaker role; speaker; sender; author; from; by; party; side"
-)
 _BOT = re.compile(r"(?:\w+[ _-])?(?:chat ?)?bot(?:[ _-]message)?|(?:ai|virtual)[ _-](?:agent|assistant)")
 # The types of Skype have a slash; those of texts are Text, RichText and RichText/Html.
 _EVENT = re.compile(
     r"system(?:[ _-]?message)?|notice|poll|popcard|richtext/(?!html|sms).*|"
     r"(?:event|threadactivity|endtoendencryption|\w+changed)/.*"
 )
-_VERDICTS = (
-    "is answer; is correct; correct; is correct answer; is relevant; relevant; relevance; is right; is positive; "
-    "is valid; is valid answer; is match; is selected; answer label"
-)
-_LABELS = "label; target; gold; gold label"  # which may be those of other classes
 
 Rule = Callable[[str], str | None]  # a value in lower case -> why its record is left out
 
@@ -86,7 +75,7 @@ def find_verdicts(columns: Sequence[str], rows: Sequence[Record], names: dict[st
     found: dict[str, Rule] = {}
     for name in columns:
         values = {str(look_up(row, name)).strip().lower() for row in rows} - _MISSING
-        is_verdict = is_named(name, _VERDICTS) or (is_named(name, _LABELS) and values & TRUE)
+        is_verdict = is_named(name, "verdicts") or (is_named(name, "labels") and values & TRUE)
         if is_verdict and values <= TRUE | FALSE and name not in names.values():
             found[name] = _rule(FALSE, f"wrong answer ({name})")
     return Marks(found)
@@ -100,15 +89,15 @@ def _rule(marked: frozenset[str], kind: str) -> Rule:
 def rule_of(name: str) -> Rule | None:
     """What a column says of messages that are left out; None if it is not named like one that does."""
     field = plain_name(name.rpartition(".")[2])
-    if is_named(name, _NOTE_FLAGS):
+    if is_named(name, "notes"):
         return _rule(TRUE, NOTE)
-    if is_named(name, _PUBLIC_FLAGS):
+    if is_named(name, "public"):
         return _rule(FALSE, NOTE)
     if _BOT_FLAG.fullmatch(field):
         return _rule(TRUE, BOT)
     if field == "bot id":
         return lambda value: None if value in FALSE else BOT
-    return _kind if is_named(field, _KINDS) else None
+    return _kind if is_named(field, "types") else None
 
 
 def _kind(value: str) -> str | None:

@@ -25,13 +25,7 @@ from data_scripts.chats.tables import default_columns, missing_columns
 from modeling_convsim.files.records import SAMPLE_RECORDS, Record, Records, Rows
 from modeling_convsim.files.texts import BrokenLines
 
-MESSAGES = (
-    "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
-    "history; transcript; thread; threads; parts; events"
-)
-DIALOGS = "turns; utterances; dialog; dialogue; conversation; conversations; chat; log; transcript"
-FIELDS = f"{MESSAGES}; posts; replies; notes; users; answers; questions"
-DESCRIPTIONS = "description text; description"  # of tickets: their first message
+DESCRIPTIONS = ("description text", "description")  # of tickets: their first message
 ROLES = ("text", "speaker", "time")  # of messages that are in order
 
 
@@ -61,8 +55,8 @@ class Messages:
 def find_messages(rows: list[Record]) -> Messages | None:
     """The messages of each record, if there is one column of them.
 
-    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts. A message is an object with a text,
-    and a speaker or a time unless the list is named like a dialog, or it is a text.
+    Its name is one of `messages` in column_names.json, or ends with one, or is `data` if it holds texts. A message is
+    an object with a text, and a speaker or a time unless the list is named like a dialog, or it is a text.
     """
     found = []
     columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
@@ -70,7 +64,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value if message is not None]
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_RECORDS]
-        if not (_is_named(column, MESSAGES) or (is_named(column, "data") and are_long_texts(messages))):
+        if not (_is_named(column, "messages") or (plain_name(column) == "data" and are_long_texts(messages))):
             continue
         if not objects:
             found.append(Messages(column, {}, [], {}))
@@ -80,7 +74,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
         fields = flat_columns(dict.fromkeys(name for message in objects for name in message), objects)
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
-        if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
+        if "text" in roles and (len(roles) > 1 or _is_named(column, "dialogs")):
             side, _ = find_side(fields, objects, roles)
             marks = [name for name in fields if (rule_of(name) or name == side) and name not in ROLES]
             found.append(Messages(column, roles, marks, _find_opening(rows, marks)))
@@ -88,7 +82,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
 
 
 def _is_named(column: str, names: str) -> bool:
-    """Whether a column has one of the names, or ends with one."""
+    """Whether a column has a name of this list (`is_named`), or ends with one."""
     words = plain_name(column).split()
     return any(is_named(" ".join(words[-number:]), names) for number in (1, 2) if len(words) >= number)
 
@@ -104,7 +98,7 @@ def _find_opening(rows: list[Record], marks: list[str]) -> dict[str, str]:
     for prefix, records in candidates.items():
         fields = flat_columns(dict.fromkeys(name for record in records for name in record), records)
         roles = guess_roles(fields, records).columns
-        texts = [name for wanted in DESCRIPTIONS.split("; ") for name in fields if is_named(name, wanted)]
+        texts = [name for wanted in DESCRIPTIONS for name in fields if plain_name(name) == wanted]
         if "text" in roles and has_usual_name(roles["text"], "text"):
             texts = [roles["text"]]
         if texts and "speaker" in roles:
@@ -195,7 +189,7 @@ def find_only_mapping(rows: list[Record]) -> bool:
     return (
         len(first) > 1
         and len(values) > 0
-        and not any(_is_named(name, FIELDS) for name in rows[0])
+        and not any(_is_named(name, names) for name in rows[0] for names in ("messages", "other lists"))
         and all(isinstance(value, dict) and find_messages([value]) for value in values)
         and find_messages(values) is not None
     )
