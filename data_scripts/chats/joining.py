@@ -154,11 +154,11 @@ def _losses(joined: ir.Table, all_authors: bool) -> dict[str, ir.BooleanValue]:
     from data_scripts.chats.links import LOST
 
     losses = {
-        "answer to nothing": joined.answers.isnull() & ~joined.lost,
+        "starts a conversation": joined.answers.isnull() & ~joined.lost,
         LOST: joined.lost,
         "answer to the same speaker": (joined.answers == joined.turn)
         | (joined.speaker == joined.input_speaker).fill_null(False),
-        "message answered was removed": joined.input_rule != KEPT,
+        "original message removed": joined.input_rule != KEPT,
     }
     if not all_authors:
         losses["reply of another author"] = ~joined.is_answer.fill_null(True)

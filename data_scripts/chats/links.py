@@ -7,7 +7,7 @@ from data_scripts.clean.filters import PAIR
 from data_scripts.dataset_folders import Report
 from data_scripts.pairs.engines import materialize
 
-LOST, READ_WITHOUT_PREFIX = "message answered is not there", "replies read without a prefix"
+LOST, READ_WITHOUT_PREFIX = "original message missing", "replies read without a prefix"
 _PREFIX = r"^[^\s_:/#<>-]{0,20}[_:/#-]"
 
 

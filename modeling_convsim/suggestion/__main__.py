@@ -181,7 +181,7 @@ def format_suggestion(suggestion: Suggestion) -> str:
     parts = dict.fromkeys(one_line(suggestion.text[slice(*span)]) for span in suggestion.spans)
     details = [f"change: {', '.join(parts)}"] if parts else []
     details += [f"answered: {one_line(suggestion.message)}"] if suggestion.message is not None else []
-    details += [f"{suggestion.count:,} times"] if suggestion.count > 1 else []
+    details += [f"given {suggestion.count:,} times"] if suggestion.count > 1 else []
     return f"  {chance:>4}  {one_line(suggestion.text)}" + f"  ({'; '.join(details)})" * bool(details)
 
 

@@ -73,7 +73,7 @@ def _add_suggestions(index: ReplyIndex, lock: AbstractContextManager) -> None:
     messages = [each.message for each in index.review] or index.replies.messages or []
     short = [text for text in dict.fromkeys(messages) if text.isprintable() and 0 < len(text) <= LONGEST_EXAMPLE]
     columns, samples = [gr.Textbox(visible=False)], [[text] for text in short[:MAX_EXAMPLES]]
-    examples = gr.Dataset(label="Examples", components=columns, samples=samples, visible=bool(samples))
+    examples = gr.Dataset(label="Try one of these", components=columns, samples=samples, visible=bool(samples))
     button = gr.Button("Suggest", variant="primary")
     suggested = gr.HTML(elem_id="suggested")
     label, has_context = "Earlier messages, one per line, the oldest first", index.encoder.uses_context
@@ -122,7 +122,7 @@ def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earli
     for each in suggestions:
         chance = "not known" if each.probability is None else f"{each.probability:.0%}"
         details = [f"It answered: “{each.message}”"] if each.message else []
-        details += [f"{each.count:,} times"] if each.count > 1 else []
+        details += [f"given {each.count:,} times"] if each.count > 1 else []
         text, below = _text(each.text, each.spans), f"<p>{escape(' · '.join(details))}</p>"
         cards.append(_card(question, each, f'<p class="chance"><strong>{chance}</strong>{note}</p>{text}{below}'))
     return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"

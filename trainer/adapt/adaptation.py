@@ -1,8 +1,8 @@
 """Adapting a trained model to a user's own conversations.
 
 The base is the model of `initialize_from`. The result is a point between a start (`start.py`) and what was trained from
-it, or the base itself: adapting never returns a model whose gain over the base is not certain on held-out messages that
-did not choose the point. These are in the dev split; fewer than `SMALL` pairs are cross-validated instead. The test
+it, or the base itself: adapting never returns a model whose gain over the base is not certain on held-out messages not
+used for model selection. These are in the dev split; fewer than `SMALL` pairs are cross-validated instead. The test
 split decides nothing.
 
 An adaptation takes minutes. It writes no checkpoints: one that was stopped is started again.

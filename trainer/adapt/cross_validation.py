@@ -55,7 +55,7 @@ class Choice:
 
     Attributes:
         point: the best one; None is the base.
-        gain: what choosing so gains over the base, on messages that did not choose.
+        gain: what choosing so gains over the base, on messages not used for model selection.
         context: how much earlier turns count, by the base.
         adjusted: whether training on all pairs starts at token weights that were adjusted to them.
         encoder: the result.

@@ -22,7 +22,7 @@ class Joint:
     Attributes:
         encoder: both as one.
         choice: that of the first one, with the encoders and the gain of both.
-        gain: over the first one alone, on messages that did not choose the share.
+        gain: over the first one alone, on messages not used for model selection.
     """
 
     encoder: JointEncoder

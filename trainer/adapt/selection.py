@@ -46,7 +46,7 @@ class Measured(Generic[Chosen]):
 
 @dataclass(frozen=True)
 class Gain:
-    """What adapting gains over the base, on messages that did not choose how to adapt."""
+    """What adapting gains over the base, on messages not used for model selection."""
 
     threads: np.ndarray
     base: Ranks

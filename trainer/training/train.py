@@ -36,6 +36,7 @@ from trainer.processes import (
     world_size,
 )
 from trainer.publish.folder import build_folder
+from trainer.publish.model_card import final_scores, read_scores
 from trainer.publish.provenance import HUB_SOURCES, find_hub_sources, find_licenses
 from trainer.publish.upload import Destination, publish
 from trainer.runs import RESULTS, Run, RunContext
@@ -259,6 +260,10 @@ def write_run(
     build_folder(evaluator.model, evaluator.tokenizer, run.model, results=results, settings=asdict(settings))
     # The results are last: they tell that the run is finished.
     write_results(run.folder / RESULTS, results)
+    scores = final_scores(list(read_scores(results, asdict(settings))))
+    for score in reversed({score.part: score for score in reversed(scores)}.values()):  # the first of each part
+        name = score.card.dataset_name
+        logger.info("%s, %s: %s %.3f", name, score.split, score.card.metrics[score.metric], score.value)
     logger.info("results in %s, model in %s", run.folder / RESULTS, run.model)
     if settings.push_to_hub and settings.hub_model_id:
         publish(context.folder, Destination(settings.hub_model_id))

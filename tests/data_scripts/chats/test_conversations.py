@@ -172,10 +172,10 @@ def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
     assert counts["messages"] == {"read": 11, "id seen before": 1, "in turns": 10}
     assert {name: number for name, number in counts["turns"].items() if number} == {"author contains bot": 1, "kept": 8}
     assert counts["kept turns"] == {
-        "answer to nothing": 1,
-        "message answered is not there": 1,
+        "starts a conversation": 1,
+        "original message missing": 1,
         "answer to the same speaker": 1,
-        "message answered was removed": 1,
+        "original message removed": 1,
         "pair": 4,
     }
 
@@ -348,7 +348,7 @@ def test_a_language_is_required_of_messages_and_of_both_sides_of_pairs(tmp_path)
     counts = report(tmp_path / "out")
     assert counts["turns"]["not in language en"] == 1 and counts["turns"]["70 % letters or fewer"] == 1
     assert [counts["pairs read"][f"{side}: not in language en"] for side in ("input", "response")] == [1, 1]
-    assert counts["kept turns"]["message answered was removed"] == 1
+    assert counts["kept turns"]["original message removed"] == 1
 
 
 def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_path, capsys):

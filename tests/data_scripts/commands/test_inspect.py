@@ -98,7 +98,7 @@ def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
     assert run(table(tmp_path / "c.csv", "thread,speaker,text", "1,Ann,hi", "1,Ann,ho")) == 0
     output = capsys.readouterr().out
     assert "2 messages gave 0 pairs\n" in output
-    assert "answer to nothing                                   1" in output
+    assert "starts a conversation                               1" in output
 
 
 def rows_of(*messages: tuple[str, str]) -> list[str]:

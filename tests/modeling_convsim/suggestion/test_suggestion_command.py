@@ -58,7 +58,7 @@ def test_text_files_give_an_index_without_probabilities(folder, tmp_path, capsys
     capsys.readouterr()
     assert run("suggest", tmp_path / "index", "hello") == 0
     assert sorted(line.split() for line in capsys.readouterr().out.splitlines()) == [
-        ["?", "a", "big", "house"], ["?", "yes", "please", "(2", "times)"],
+        ["?", "a", "big", "house"], ["?", "yes", "please", "(given", "2", "times)"],
         ["hello", *"(probabilities are not known before 30 ratings)".split()],
     ]  # fmt: skip
 

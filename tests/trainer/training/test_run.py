@@ -153,6 +153,7 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         assert run_trainer(preset(max_steps=1)) == 0
     assert read_results(tmp_path / "run")["run"]["mixed_precision"] == expected
     assert f"thread, {'float32' if expected == 'no' else 'bfloat16'}" in caplog.text.replace("threads", "thread")
+    assert f", test: P@1 {read_results(tmp_path / 'run')['response_prediction']['p_at_1']:.3f}" in caplog.text
 
 
 @pytest.mark.parametrize(
