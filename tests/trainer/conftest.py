@@ -41,3 +41,13 @@ def built_run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.
 def make_run(built_run: Callable[[str], Path]) -> Callable[..., Path]:
     """Copies such a run to a folder, and returns it."""
     return lambda run, kind="dan": Path(shutil.copytree(built_run(kind), run))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], *words: object) -> str:
+    """The one line of a command that must end with exit code 2."""
+    capsys.readouterr()
+    assert command([str(word) for word in words]) == 2
+    printed = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in printed if line.strip() and " examples" not in line and "?it/s" not in line]
+    assert line.startswith("error: ")
+    return line

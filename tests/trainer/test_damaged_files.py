@@ -1,6 +1,5 @@
 """Damaged runs and wrong inputs of the commands that read finished runs: one line, exit code 2, no traceback."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tests.trainer.conftest import refusal
 from tests.trainer.evaluation.invented_data import write_data_folder
 from trainer.evaluation.__main__ import main as evaluate
 from trainer.publish.__main__ import main as publish
@@ -19,16 +19,6 @@ WEIGHTS = "model/model.safetensors"
 def run(make_run: Any, tmp_path: Path) -> Path:
     """A finished run, to damage."""
     return make_run(tmp_path / "run")
-
-
-def refusal(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], *words: object) -> str:
-    """The one line of a command that must end with exit code 2."""
-    capsys.readouterr()
-    assert command([str(word) for word in words]) == 2
-    printed = capsys.readouterr().err.splitlines()
-    (line,) = [line for line in printed if line.strip() and " examples" not in line and "?it/s" not in line]
-    assert line.startswith("error: ")
-    return line
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.files.errors import InputError
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build, save
+from tests.trainer.conftest import refusal
 from trainer.export import __main__ as command
 from trainer.export import onnx_export
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
@@ -29,15 +30,6 @@ def random_texts(count: int, seed: int) -> list[str]:
     draw = random.Random(seed)
     words = [*WORDS, *["zzz"] * (len(WORDS) // 8)]
     return [" ".join(draw.choices(words, k=draw.choice([0, 1, 2, 5, 9, 17, 80]))) for _ in range(count)]
-
-
-def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
-    """The one line that a refused command prints."""
-    capsys.readouterr()
-    assert command.main([str(argument) for argument in arguments]) == 2
-    (message,) = capsys.readouterr().err.splitlines()
-    assert message.startswith("error: ")
-    return message
 
 
 # -- ONNX -------------------------------------------------------------------------------------------------------------
@@ -83,7 +75,7 @@ def test_padding_on_the_left_and_extra_padding_change_nothing(exported):
 
 def test_an_encoder_without_onnx_is_refused(tiny_tokenizer, tmp_path: Path, capsys):
     model = save(build("bilstm"), tiny_tokenizer, tmp_path / "model")
-    assert "this encoder does not support ONNX" in refusal(capsys, model, "-o", tmp_path / "out")
+    assert "this encoder does not support ONNX" in refusal(capsys, command.main, model, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -114,7 +106,9 @@ def test_the_command_writes_the_vectors_of_a_runs_model(run, tiny_tokenizer, tmp
         other.encoder.get_input_embeddings().weight += 1
     monkeypatch.setattr(onnx_export, "build_graph", lambda _: onnx.load(output / "model.onnx"))
     folder = save(other, tiny_tokenizer, tmp_path / "other")
-    assert "not exported: the vectors differ from the model's" in refusal(capsys, folder, "-o", tmp_path / "out")
+    assert "not exported: the vectors differ from the model's" in refusal(
+        capsys, command.main, folder, "-o", tmp_path / "out"
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"new", "other"}
 
 
@@ -129,13 +123,13 @@ def test_the_command_writes_the_vectors_of_a_runs_model(run, tiny_tokenizer, tmp
 def test_mistakes_give_one_line(run, tmp_path, arguments, message, capsys, monkeypatch):
     shutil.copytree(run, tmp_path / "MODEL")
     monkeypatch.chdir(tmp_path)
-    assert message in refusal(capsys, *arguments)
+    assert message in refusal(capsys, command.main, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["MODEL"]
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_package_is_named_with_the_extra(run, tmp_path, module, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    message = refusal(capsys, run, "-o", tmp_path / "out")
+    message = refusal(capsys, command.main, run, "-o", tmp_path / "out")
     assert f"exporting needs {module}" in message
     assert "[export]'" in message
