@@ -177,14 +177,6 @@ def test_automatic_dtype_is_bfloat16_if_the_processor_has_instructions(
     assert encoder.model.module.dtype == (torch.bfloat16 if is_fast else torch.float32)
 
 
-def test_bare_encoder_has_no_vectors_of_queries(tiny_tokenizer):
-    bare = Encoder(build("dan_input_network").encoder, tiny_tokenizer)
-    with pytest.raises(
-        ValueError, match="bare encoder, without the input network or lexical channel that side='query' needs"
-    ):
-        bare.encode(TEXTS, side="query")
-
-
 @pytest.mark.parametrize("kind", ["dan_best", "transformer"])
 def test_nli_logits_are_those_of_the_head(kind, tiny_tokenizer):
     module = build(kind)
@@ -233,6 +225,8 @@ def test_bare_encoder_encodes_inputs_but_has_no_heads(module, encoder, tiny_toke
         bare.encode(TEXTS, side="response")
     with pytest.raises(ValueError, match="bare encoder, without the NLI head"):
         bare.nli_logits(TEXTS, TEXTS)
+    with pytest.raises(ValueError, match="bare encoder, without the input network or lexical channel that side='query"):
+        Encoder(build("dan_input_network").encoder, tiny_tokenizer).encode(TEXTS, side="query")
 
 
 @pytest.mark.parametrize("missing", [1, 9])

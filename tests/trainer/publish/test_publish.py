@@ -81,6 +81,9 @@ def test_sentence_transformers_gives_the_vectors_of_every_side(published):
     model = open_in_sentence_transformers(published)
     assert close(model.encode(TEXTS), published.vectors.inputs)
     assert model.get_embedding_dimension() == published.vectors.inputs.shape[1]
+    batch, encoder = model.preprocess(TEXTS), published.model.encoder
+    expected = encoder(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+    torch.testing.assert_close(model[0].model(**batch).last_hidden_state, expected, rtol=0, atol=1e-6)
     assert close(model.encode_query(TEXTS), published.vectors.queries)
     expected = published.vectors.responses
     if published.model.config.normalize_response and not published.model.config.lexical_share:
@@ -106,19 +109,16 @@ def test_a_folder_that_sentence_transformers_saves_is_the_same_on_both_routes(pu
         assert np.array_equal(getattr(again, route)(TEXTS), getattr(model, route)(TEXTS))
 
 
-def test_folder_has_code_card_results_and_preset(published):
+def test_folder_has_code_card_results_and_preset_with_equal_permissions(published):
     kind = published.model.config.model_type.removeprefix("convsim_")
     names = {path.relative_to(published.folder).as_posix() for path in published.folder.rglob("*")}
     assert {"README.md", "config.yaml", "model.safetensors", "tokenizer.json", "modeling_base.py"} <= names
     assert f"modeling_{kind}.py" in names
+    modes = {path: path.stat().st_mode for path in published.folder.rglob("*") if path.is_file()}
+    assert sum(path.suffix == ".safetensors" for path in modes) > 1 and len(set(modes.values())) == 1
     assert yaml.safe_load((published.folder / "config.yaml").read_text()) == SETTINGS | {"pairs": ["local dataset"]}
     card = ModelCard.load(published.folder / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
-
-
-def test_weights_have_the_permissions_of_the_other_files(published):
-    modes = {path: path.stat().st_mode for path in published.folder.rglob("*") if path.is_file()}
-    assert sum(path.suffix == ".safetensors" for path in modes) > 1 and len(set(modes.values())) == 1
 
 
 def test_weights_are_published_as_float32_and_the_model_is_unchanged(tiny_tokenizer, tmp_path: Path):
