@@ -54,7 +54,7 @@ def _messages(log: ChatLog) -> Iterator[tuple[str, _Sent]]:
             begins, sent = location, (match["time"], [])
         elif line.startswith("    "):
             log.leave_out("reaction or repeated reply" if line.strip() else "blank line")
-        elif sent and (sent[1] or line.strip()):
+        elif sent:
             sent[1].append(line.strip())
         elif line.strip():
             log.broken.add("line before the first message", location)

@@ -92,7 +92,7 @@ def _spaced_line(lines: list[str]) -> re.Pattern[str]:
     """The first line of a message of LINE for the desktop, in which only spaces separate the name from the text."""
     matches = (re.fullmatch(rf"{_TIME} (\S.*)", line) for line in lines)
     words = [match[2].split(" ") for match in matches if match] if any(map(_LINE_DAY.fullmatch, lines)) else []
-    names = "|".join(map(re.escape, sorted(_leading_names(words), key=len, reverse=True)))
+    names = "|".join(map(re.escape, _leading_names(words)))
     return re.compile(rf"{_TIME} (?P<speaker>{names or '(?!)'}) (?P<text>.+)")
 
 
@@ -242,7 +242,7 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
         return dates.seconds(spoken.time)
     midnight = before // DAY * DAY + DAY * spoken.is_next_day
     time = midnight + dates.seconds(f"1970-01-01 {spoken.time}")
-    return time if spoken.is_next_day or time >= before - DISORDER else time + DAY
+    return time if time >= before - DISORDER else time + DAY
 
 
 def _read_table(log: ChatLog, program: str) -> Items:

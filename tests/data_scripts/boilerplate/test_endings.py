@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings
+from data_scripts.boilerplate.endings import PARTS, SIGNATURES, Endings, is_signature
 from data_scripts.boilerplate.letters import strip_letter
 from data_scripts.boilerplate.names import Names
 
@@ -47,6 +47,29 @@ def strip(texts, text, author="desk"):
 def test_signatures_that_recur_are_removed(endings, text, stripped):
     texts = [f"Answer {number}{ending}" for number, ending in enumerate(endings)]
     assert strip(texts, text) == (stripped, {SIGNATURES})
+
+
+@pytest.mark.parametrize(
+    ("endings", "text", "most"),
+    [
+        ([" -Anna"] * 3, "See you -Anna", 30),
+        ([" -Becky", " -Jen", " -Sara", " -Tom", " -Al", " -Bo"], "Send it -Sue", 30),
+        ([" ^MB", " ^TJ", " ^AC"], "Nice ^TV", 300 - len(OTHERS)),
+    ],
+)
+def test_a_signature_is_in_a_share_of_the_messages_and_at_least_three(endings, text, most):
+    texts = [f"Answer {number}{ending}" for number, ending in enumerate(endings)]
+    for count, is_removed in ((most, True), (most + 1, False)):
+        assert (strip([*texts, *["ok then"] * (count - len(texts))], text)[0] != text) == is_removed
+    assert strip(texts[:2], text)[0] == text
+    assert strip(["a -KB"] * 3 + ["b -DD"], "you go-DD")[0] == "you go-DD"  # after a word, a mark that recurs
+
+
+def test_a_line_of_names_signs_and_prose_or_a_sentence_in_capitals_does_not():
+    lines = {"THE SHOP GOT CLOSED": True, "THE SHOP GOT CLOSED NOW": False}
+    lines |= {"Mia Hart met Manager": True, "Mia met Manager": False}
+    assert {line: is_signature(line, Names()) for line in lines} == lines
+    assert strip([], "It left, Dan Roe", "Dan Roe")[0] == "It left"
 
 
 def test_lines_that_recur_or_begin_with_the_author_are_a_signature():

@@ -46,6 +46,8 @@ def at(*parts: int) -> float:
         (None, "1772359200", 1772359200),
         (None, 1772359200.5, 1772359200.5),
         (None, "1772359200500", 1772359200.5),  # milliseconds
+        (None, -1e12, -1e9),
+        ("DMY", "31/12/2016 23:59:60", at(2016, 12, 31, 23, 59, 59)),  # a leap second
         (None, datetime(2026, 3, 1, 9), at(2026, 3, 1, 9)),
         (None, date(2026, 3, 1), at(2026, 3, 1)),
     ],
@@ -134,6 +136,7 @@ def test_unusual_readings_are_noted():
         (["26-01-03", "32-01-03"], "YMD"),
         (["14-01-2026"], "DMY"),
         (["14/03/26"], "DMY"),
+        (["14-03-45"], "DMY"),
         # The first thousand decide whether the others are read.
         (["01/03/2026"] * 1000 + ["03/13/2026"], "MDY"),
         (["soon"] * 999 + ["03/13/2026"], "MDY"),

@@ -11,7 +11,7 @@ CHAT = """\
 Mar 01, 2026  5:29:42 PM (Read by them after 1 hour, 2 seconds)
 Me
 is the shop open
-on Sunday?
+ on Sunday?
 
 Mar 01, 2026  5:30:00 PM
 +15550100

@@ -76,9 +76,10 @@ def test_what_nobody_wrote_is_left_out(tmp_path):
         sent(5, "Reacted 😂 to your message "),
         sent(6, "Ann Lee sent an attachment."),
         sent(7, "Ann called you.", call_duration=5),
+        sent(8, "Ann left the group."),
     )
     items, log = read(tmp_path / "m.json", plain(*messages))
-    assert not items and log.left_out == {"no text": 1, "deleted": 1, "notice": 20}
+    assert not items and log.left_out == {"no text": 1, "deleted": 1, "notice": 21}
 
 
 @pytest.mark.parametrize(
@@ -101,14 +102,17 @@ def test_an_edited_message_has_its_newest_text_at_its_first_time(tmp_path):
     messages = [
         sent(0, "Is it open?"), sent(10, "Yes, until seven.", "Ben"), sent(15, "Really.", "Ben"), sent(20, "Great"),
         sent(40, "Yes, until eight. (edited)", "Ben"), sent(50, "Yes, until 8 o'clock. (edited)", "Ben"),
+        sent(52, "Is it open today? (edited)"), sent(54, "Yes, until 8 o'clock! (edited)"),
+        sent(56, "Really, I would not know that of all shops, sorry. (edited)", "Ben"),
         sent(60, "We are closed on Monday (edited)", "Ben"), sent(5000, "Yes, until nine. (edited)", "Ben"),
     ]  # fmt: skip
     items, log = read(tmp_path / "m.json", plain(*reversed(messages)))
     assert [(item.time - START, item.text) for item in items] == [
-        (0, "Is it open?"), (10, "Yes, until 8 o'clock."), (15, "Really."), (20, "Great"),
+        (0, "Is it open today?"), (10, "Yes, until 8 o'clock."),
+        (15, "Really, I would not know that of all shops, sorry."), (20, "Great"), (54, "Yes, until 8 o'clock!"),
         (60, "We are closed on Monday"), (5000, "Yes, until nine."),
     ]  # fmt: skip
-    assert log.left_out == {"older version": 2}
+    assert log.left_out == {"older version": 4}
 
 
 def test_the_file_of_an_encrypted_chat_is_read_in_its_order_as_it_is(tmp_path):

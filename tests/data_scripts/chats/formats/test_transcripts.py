@@ -221,6 +221,9 @@ def test_blank_lines_and_rules_end_conversations(tmp_path):
     [
         ("Transcript of a call\nAnn: a, b\nBen: b\nAnn: c\n", "111"),
         ("Ann: a\n\nBen: b\n\nAnn: c\nmore\n\nBen: d\n", "1111"),  # blank lines between all messages
+        ("Ann: a\nBen: b\n\nAnn: c\n\nBen: d\n", "1123"),  # between half of them
+        ("Ann: a\nBen: b\n\nmore\nAnn: c\nBen: d\n", "1111"),
+        ("10:00 Ann: a\nBen: b\n10:01 Ann: c\nBen: d\n", "1111"),  # half have times
         ("Ann: a\r\nBen: b\r\n\r\nAnn: c\r\n====\r\nBen: d\r\n", "1123"),
     ],
 )
