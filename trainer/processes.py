@@ -6,13 +6,12 @@ A run has one main process (rank 0). The first process of each machine is that o
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import TypeVar, cast
 
+import psutil
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
@@ -114,17 +113,8 @@ def available_threads() -> int:
 
 
 def _idle_cores() -> float:
-    """The cores of the machine that are idle, or all where the system does not tell."""
-    times = Path("/proc/stat")
-    if not times.exists():
-        return os.cpu_count() or 1
-
-    def idle() -> int:
-        return int(times.read_text().split()[4])  # clock ticks of all cores
-
-    before = idle()
-    time.sleep(IDLE_SECONDS)
-    return (idle() - before) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS
+    """The number of cores of the machine that are idle, on average over a moment."""
+    return (psutil.cpu_count() or 1) * (1 - psutil.cpu_percent(IDLE_SECONDS) / 100)
 
 
 def world_size() -> int:
