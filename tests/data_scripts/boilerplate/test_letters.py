@@ -55,6 +55,7 @@ SALUTED = [
     ("Hello everyone\n\nit is late", "It is late"),
     ("Bonjour, ça ne marche pas", "Ça ne marche pas"),
     ("Good morning - it left", "It left"),
+    ("hi tunde bello and mrs okafor, it left", "it left"),
 ]
 CLOSED = [
     ("It works.\nBest regards,\nPriya\nNimbus Support | Help Center", "It works."),
@@ -62,7 +63,7 @@ CLOSED = [
     ("It works.\n\nKind regards,\n\nThe Nimbus Team\n+1 202 555 0143\nwww.nimbus.example", "It works."),
     ("It works. Many thanks and kind regards, Priya", "It works."),
     ("let me know Regards, bob", "let me know"),
-    ("It works.\nCheers\nPriya Sharma", "It works."),
+    ("It works.\nCheers\nPriya Ana Sharma", "It works."),
     ("It works.\n-- \nPriya Sharma\nNimbus Inc.", "It works."),
     ("Erledigt. Mit freundlichen Grüßen Anna Schmidt", "Erledigt."),
     ("Hecho. Saludos, Marta", "Hecho."),
@@ -112,6 +113,8 @@ NAMED = [
     ("It left, marta", "It left, [name]"),
     ("alright, thanks tunde", "alright, thanks [name]"),
     ("Cheers, Tunde!", "Cheers, [name]!"),
+    ("Thanks Tunde Bello, thanks Tunde.", "Thanks [name], thanks [name]."),
+    ("ask @wes or @Tunde Bello now", "ask [name] or [name] now"),
     ("It left, Siobhán O'Neill.", "It left, [name]."),
     ("It left, tom9.", "It left, [name]."),
     ("ask @wes about it", "ask [name] about it"),
@@ -139,6 +142,14 @@ def test_the_form_of_a_letter_is_removed_and_counted(kind, text, stripped):
     counts = Counter()
     assert strip_letter(text, NAMES, counts) == stripped
     assert {name for name, number in counts.items() if number} == ({kind} if stripped != text else set())
+
+
+def test_names_are_counted_once_and_the_author_s_own_handle_stays():
+    counts = Counter()
+    assert (
+        strip_letter("As [name] said, ask @tom9 or @wes", NAMES, counts, "Wes") == "As [name] said, ask [name] or @wes"
+    )
+    assert counts[MENTIONS] == 1
 
 
 @pytest.mark.parametrize(

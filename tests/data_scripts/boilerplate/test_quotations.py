@@ -11,6 +11,8 @@ from data_scripts.boilerplate.quotations import without_quotations, written_text
         ("On Mon, 4 Mar 2024 at 10:00,\nAnn <ann@example.org>\nwrote:\n>b\nc", "c"),
         ("Am 4.3.2024 schrieb Ann:\n> b\n\nc", "c"),
         ("> b\nOn 1 May, Ben wrote:\n> c\na", "a"),
+        ("a\n\nb\nc\non 4 March\nAnn wrote:\n> d", "a"),  # four lines, and five
+        ("a\nb\nc\non 4 March\nAnn wrote:\n> d", "a\nb\nc\non 4 March\nAnn wrote:"),
         ("a\n\nAnn wrote:\n> b\n\nOn 1 May, Ben wrote:\n> c", "a"),
         ("Run this command:\n> ls\nc", "Run this command:\nc"),
         ("a\n\n-- \nAnn\nB Inc.", "a"),
