@@ -65,7 +65,7 @@ class Transcripts:
 def open_cells(records: Records) -> tuple[str, Records] | None:
     """The messages in the cells of a table, as records, after what is said of them; None if it has none."""
     columns, rows = records.columns, records.sample
-    roles = guess_roles(columns, rows).columns
+    roles, _ = guess_roles(columns, rows)
     found = [found for name in columns if (found := _find_transcripts(name, rows))]
     found = [each for each in found if plain_name(each.column) != REFUSED] or found
     shape = shape_of(roles)

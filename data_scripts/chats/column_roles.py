@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -35,19 +34,6 @@ _FLAGS = _PEOPLE | ASKING - {"human", "other"}
 TRUE, FALSE = frozenset("true 1 1.0 yes y t".split()), frozenset("false 0 0.0 no n f".split())
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
-
-
-@dataclass(frozen=True)
-class Guess:
-    """What the names and values of columns say about their roles.
-
-    Attributes:
-        columns: role -> column.
-        ambiguous: role -> the columns that may have it, of which none is better than the others.
-    """
-
-    columns: dict[str, str]
-    ambiguous: dict[str, list[str]]
 
 
 def shape_of(roles: Iterable[str]) -> str | None:
@@ -97,39 +83,41 @@ def _flag(column: str) -> str | None:
     return side if side in _FLAGS else None
 
 
-def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
-    """Guess the roles of columns.
+def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Guess the roles of columns from their names and values.
 
     Args:
         columns: the names, in order; `a.b` is the field b of the objects in a.
         rows: the first rows, column -> value; without any, only names count.
+
+    Returns:
+        Role -> column, and role -> the columns that may have it, of which none is better than the others.
     """
     values = {name: [value for row in rows if not _is_missing(value := look_up(row, name))] for name in columns}
-    guess, speakers = _guess_by_names(columns, rows, values)
-    chosen = guess.columns
-    if time := _find_time(columns, chosen, values):
+    chosen, ambiguous, speakers = _guess_by_names(rows, values)
+    if time := _find_time(chosen, values):
         chosen["time"] = time
     parts = [name for wanted in ("instruction", "input") for name in columns if plain_name(name) == wanted]
     if chosen.keys() >= set(_PAIR) and len(parts) == 2:  # instructions, some of which have an input
         chosen["input"] = BOTH.join(parts)
-    if rows and not {"text", "input"} & {*chosen, *guess.ambiguous} and (text := _only_text(columns, chosen, values)):
+    if not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(chosen, values)):
         chosen["text"] = text
     if "text" in chosen and "speaker" not in chosen:
-        person = _find_person(columns, chosen, rows, values) or find_side(columns, rows, chosen)[0]
+        person = _find_person(chosen, rows, values) or find_side(columns, rows, chosen)[0]
         if speaker := person or next(iter(speakers), None):
             chosen["speaker"] = speaker
-    return guess
+    return chosen, ambiguous
 
 
 def _guess_by_names(
-    columns: Sequence[str], rows: Sequence[Record], values: dict[str, list[Any]]
-) -> tuple[Guess, list[str]]:
-    """What the names say, if the values fit; and all columns named like speakers, even with few values."""
+    rows: Sequence[Record], values: dict[str, list[Any]]
+) -> tuple[dict[str, str], dict[str, list[str]], list[str]]:
+    """As `guess_roles`: what the names say, if the values fit; and all columns named like speakers, even if few fit."""
     chosen: dict[str, str] = {}
     ambiguous: dict[str, list[str]] = {}
     speakers: list[str] = []
     for role, names in _NAMES.items():
-        groups = _named_columns(role, [name for name in columns if name not in chosen.values()], rows, values)
+        groups = _named_columns(role, [name for name in values if name not in chosen.values()], rows, values)
         if role == "speaker" and "text" in chosen:
             speakers = list(chain(*groups))
             groups = [[name for name in group if _covers(rows, name, chosen["text"])] for group in groups]
@@ -141,7 +129,7 @@ def _guess_by_names(
             chosen[role] = min(best, key=lambda name: order.index(plain_name(name)))
         if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
             chosen.clear()
-    return Guess(chosen, ambiguous), speakers
+    return chosen, ambiguous, speakers
 
 
 def _named_columns(
@@ -157,16 +145,20 @@ def _named_columns(
     return found
 
 
-def _find_time(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
+def _free(chosen: dict[str, str], values: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns that have values, and no role yet."""
+    return {name: own for name, own in values.items() if own and name not in chosen.values()}
+
+
+def _find_time(chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
     """The column of times; one that has only dates is joined to the column of times of day, if there is only one."""
-    free = [name for name in columns if name not in chosen.values()]
     time = chosen.get("time")
     if time is None:
-        stamps = [name for name in free if _are_stamps(name, values[name])]
+        stamps = [name for name, own in _free(chosen, values).items() if _are_stamps(name, own)]
         return stamps[0] if len(stamps) == 1 else None
     if _most(lambda value: ":" in str(value), values[time]):
         return time
-    clocks = [name for name in free if values[name] and _are_clocks(values[name])]
+    clocks = [name for name, own in _free(chosen, values).items() if _are_clocks(own)]
     return f"{time}{BOTH}{clocks[0]}" if len(clocks) == 1 else time
 
 
@@ -261,7 +253,7 @@ def _are_clocks(values: Sequence[Any]) -> bool:
 def _are_stamps(name: str, values: Sequence[Any]) -> bool:
     """Whether a name such as `originalarrivaltime` and its values are those of times; durations are numbers."""
     named = plain_name(name).endswith(("time", "timestamp"))
-    return named and bool(values) and _most(lambda value: ":" in str(value) and is_date(value), values)
+    return named and _most(lambda value: ":" in str(value) and is_date(value), values)
 
 
 def _are_names(values: Sequence[Any]) -> bool:
@@ -286,12 +278,10 @@ def _covers(rows: Sequence[Record], name: str, text: str) -> bool:
     return 2 * sum(not _is_missing(look_up(row, name)) for row in said) >= len(said)
 
 
-def _find_person(
-    columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record], values: dict[str, list[Any]]
-) -> str | None:
+def _find_person(chosen: dict[str, str], rows: Sequence[Record], values: dict[str, list[Any]]) -> str | None:
     """The field of a person, such as `u.username`."""
-    free = [name for name in columns if name not in chosen.values() and values[name]]
-    free = [name for name in free if _are_names(values[name]) and _covers(rows, name, chosen["text"])]
+    named = [name for name, own in _free(chosen, values).items() if _are_names(own)]
+    free = [name for name in named if _covers(rows, name, chosen["text"])]
     for field in _LISTS["fields of persons"]:  # the best first
         for name in free:
             *parents, last = name.split(".")
@@ -340,7 +330,7 @@ def _divides(answers: list[bool], rows: Sequence[Record], names: dict[str, str])
     return has_both and is_divided and usual * 10 >= 9 * sum(map(len, authors))
 
 
-def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
+def _only_text(chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
     """The column of long texts, if there is exactly one."""
-    long = [name for name in columns if name not in chosen.values() and values[name] and are_long_texts(values[name])]
+    long = [name for name, own in _free(chosen, values).items() if are_long_texts(own)]
     return long[0] if len(long) == 1 else None

@@ -72,7 +72,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
         if len(rows) == 1 and find_messages(objects):  # a list of conversations
             continue
         fields = flat_columns(dict.fromkeys(name for message in objects for name in message), objects)
-        guessed = guess_roles(fields, objects).columns
+        guessed, _ = guess_roles(fields, objects)
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and (len(roles) > 1 or _is_named(column, "dialogs")):
             side, _ = find_side(fields, objects, roles)
@@ -97,7 +97,7 @@ def _find_opening(rows: list[Record], marks: list[str]) -> dict[str, str]:
         candidates[f"{name}."] = [row[name] for row in rows if isinstance(row.get(name), dict)]
     for prefix, records in candidates.items():
         fields = flat_columns(dict.fromkeys(name for record in records for name in record), records)
-        roles = guess_roles(fields, records).columns
+        roles, _ = guess_roles(fields, records)
         texts = [name for wanted in DESCRIPTIONS for name in fields if plain_name(name) == wanted]
         if "text" in roles and has_usual_name(roles["text"], "text"):
             texts = [roles["text"]]
@@ -113,7 +113,7 @@ def open_inner(log: ChatLog, records: Records) -> Records | None:
     rows = records.sample
     if log.columns and not missing_columns(log, records):
         return None
-    roles = guess_roles(flat_columns(records.columns, rows), rows).columns
+    roles, _ = guess_roles(flat_columns(records.columns, rows), rows)
     defaults = default_columns(records.columns)
     if shape_of(defaults) or {"input", "response"} & (defaults | roles).keys():
         return None

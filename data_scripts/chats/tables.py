@@ -95,19 +95,19 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
         return names
     rows = records.sample
     names = {role: name for role, name in names.items() if not _are_objects(rows, name)}
-    guess = guess_roles(flat_columns(records.columns, rows), rows)
-    if shape_of(names) is None and (ambiguous := guess.ambiguous):
+    guess, ambiguous = guess_roles(flat_columns(records.columns, rows), rows)
+    if shape_of(names) is None and ambiguous:
         role, candidates = next(iter(ambiguous.items()))
         raise InputError(
             f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
             f"as in {shlex.quote(f'{role}={candidates[0]}')}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
-    roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
+    roles = guess if shape_of(names) is None else {"speaker", "time"} & guess.keys()
     for role in ("time", "input"):  # the column that is named time has only times of day
-        if BOTH in guess.columns.get(role, ""):
+        if BOTH in guess.get(role, ""):
             names.pop(role, None)
-    guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
+    guessed = {role: name for role, name in guess.items() if role in roles and role not in names}
     guessed = {role: name for role, name in guessed.items() if name not in names.values()}
     if shape_of(names | guessed):
         if guessed:
@@ -224,13 +224,10 @@ def _to_turn(log: ChatLog, values: Fields, number: int) -> Message:
 
 def _message(log: ChatLog, values: Fields, name: str) -> Message:
     text, source = values.text("text"), values.label("source") or log.name
-    return Message(name, None, None, _speaker(values), None, text, source, None, values.get("is_answer"))
+    author = values.label("speaker")
+    speaker = None if is_placeholder(author) else author  # different deleted users have the same name
+    return Message(name, None, None, speaker, None, text, source, None, values.get("is_answer"))
 
 
 def _to_message(log: ChatLog, values: Fields, number: int) -> Message:
     return _to_turn(log, Fields(values.values | {"thread": log.name}), number)._replace(gap=log.channel_gap)
-
-
-def _speaker(values: Fields) -> str | None:
-    name = values.label("speaker")
-    return None if is_placeholder(name) else name  # different deleted users have the same name

@@ -31,7 +31,7 @@ class _Cue(NamedTuple):
 
 
 def _read(log: ChatLog) -> Items:
-    cues = list(_cues(log))
+    cues = _cues(log)
     names, speaker, number = _names(log, cues), "", 0
     for cue in cues:
         for name, text in _parts(cue.lines, names):
@@ -61,23 +61,20 @@ def _names(log: ChatLog, cues: list[_Cue]) -> set[str]:
     return labels.keys() - (once if len(once) < RARE * labels.total() else set())
 
 
-def _cues(log: ChatLog) -> Iterator[_Cue]:
+def _cues(log: ChatLog) -> list[_Cue]:
     """The texts, each with its time; a blank line ends a text, and all else between texts is left out."""
-    cue: _Cue | None = None
+    cues, in_text = list[_Cue](), False
     for location, line in log.lines():
         text = line.strip()
         timing = _TIMING.fullmatch(text)
-        if (timing or not text) and cue:
-            yield cue
-            cue = None
+        in_text = bool(timing or (in_text and text))
         if timing:
             hours, minutes, seconds, fraction = timing.groups()[:4]
             whole = 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)
-            cue = _Cue(location, whole + float(f"0.{fraction or 0}"), [])
-        elif cue and text:
-            cue.lines.append(text)
-    if cue:
-        yield cue
+            cues.append(_Cue(location, whole + float(f"0.{fraction or 0}"), []))
+        elif in_text:
+            cues[-1].lines.append(text)
+    return cues
 
 
 def _plain(text: str) -> str:

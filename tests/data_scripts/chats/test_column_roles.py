@@ -15,9 +15,9 @@ SAID = "where is my parcel please", "it is on its way to you", "thank you very m
 def guess(**columns: list) -> dict[str, str]:
     names = [name.replace("_0_", " #") for name in columns]
     rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    found = guess_roles(names, rows)
-    assert not found.ambiguous
-    return found.columns
+    roles, ambiguous = guess_roles(names, rows)
+    assert not ambiguous
+    return roles
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def guess(**columns: list) -> dict[str, str]:
 )
 def test_names_alone_show_the_roles(columns, roles):
     expected = {role: name for name, role in zip(columns.split("|"), roles.split("|"), strict=True) if role}
-    assert guess_roles(columns.split("|"), []).columns == expected
+    assert guess_roles(columns.split("|"), [])[0] == expected
 
 
 def test_values_decide_which_columns_fit_a_role():
@@ -72,9 +72,9 @@ def test_the_speaker_may_be_a_person_or_a_side():
 
 def test_the_speaker_may_be_a_flag():
     rows = [{"body": f"a text of words {number}", "incoming": number % 2 == 0, "public": True} for number in range(4)]
-    assert guess_roles(["body", "incoming", "public"], rows).columns == {"text": "body", "speaker": "incoming"}
+    assert guess_roles(["body", "incoming", "public"], rows)[0] == {"text": "body", "speaker": "incoming"}
     named = [{**row, "author": "Ann"} for row in rows]
-    assert guess_roles(["body", "incoming", "author"], named).columns["speaker"] == "author"
+    assert guess_roles(["body", "incoming", "author"], named)[0]["speaker"] == "author"
     assert guess(text=list(SAID), user=[True] * 4) == {"text": "text"}
 
 
@@ -127,9 +127,9 @@ def test_the_only_column_of_long_texts_is_the_text():
 
 
 def test_two_columns_of_the_same_group_are_ambiguous():
-    found = guess_roles(["thread", "body", "message"], [])
-    assert found.ambiguous == {"text": ["body", "message"]} and shape_of(found.columns) is None
-    assert guess_roles(["thread", "body", "sent", "created"], []).columns["time"] == "created"
+    roles, ambiguous = guess_roles(["thread", "body", "message"], [])
+    assert ambiguous == {"text": ["body", "message"]} and shape_of(roles) is None
+    assert guess_roles(["thread", "body", "sent", "created"], [])[0]["time"] == "created"
 
 
 def test_the_only_column_of_times_with_another_name_is_the_time():

@@ -250,8 +250,6 @@ def test_nobody_is_found_where_roles_are_not_clear(pairs):
     [
         (["customer", "AGENT "], ["AGENT "]),
         (["user", "bot", "agent", "system", ""], ["agent"]),
-        (["client", "operator"], ["operator"]),
-        (["visitor", "bot", "admin"], ["admin"]),
         (["incoming", "outgoing"], ["outgoing"]),
         (["agent"], []),
         (["customer", "Tom"], []),
