@@ -24,8 +24,6 @@ from trainer.training.model import build_model, initialize_embeddings, max_token
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.trainable_model import TrainableModel
 
-SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
-
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, tiny_tokenizer) -> Path:
@@ -104,7 +102,6 @@ INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
 RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
 
 OPTIONS = {
-    "bilstm": {"word_embedding_size": 4},
     "dan": {"word_embedding_size": 4, "learned_token_weights": True},
     "cbow": {},
     "transformer": {"hidden_size": 8, "residual": True, "learned_token_weights": True},
