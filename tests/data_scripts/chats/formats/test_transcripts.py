@@ -236,6 +236,9 @@ def test_where_conversations_end(tmp_path, text, threads):
 
 def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
     lines = ["Ann: a", "Ben: b"] * 10
+    for count, is_name in ((20, False), (19, True)):  # less than a twentieth of the messages, and a twentieth
+        items, _ = read(tmp_path / "c.txt", "\n".join([*lines[:count], "Note: c"]))
+        assert (items[-1].speaker == "Note") == is_name
     items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", *lines, "---", "Cid: d"]))
     assert [(item.speaker, item.text) for item in items[19:21]] == [("Ben", "b\nNote: c"), ("Ann", "a")]
     assert (items[-1].speaker, items[-1].text, items[-1].thread) == ("Cid", "d", "c/2")

@@ -134,7 +134,7 @@ def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_p
         ("Ben:8:30", ("Ben", "8:30")),
         ("Ann of the club:Hi", ("Ann of the club", "Hi")),
         ("Ann of the garden club: Hi", ("Ann of the garden club", "Hi")),
-        ("Ann: a\n13.03.26 - Ben: Hi", ("Ann", "a\n13.03.26 - Ben: Hi")),  # without a time of day
+        ("Ann: a\n13/03/2026 - Ben: Hi", ("Ann", "a\n13/03/2026 - Ben: Hi")),  # without a time of day
         ("+49 151 1234567:8 is late", ("+49 151 1234567", "8 is late")),
         ("Ben:https://a.example", ("Ben", "https://a.example")),
         ("Ben changed the time to 8:30", "notice"),
