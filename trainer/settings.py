@@ -225,11 +225,6 @@ class Settings:
     )
     epochs: Count | None = option(None, "number of passes over the examples of all tasks, instead of max_steps")
     batch_size: Several = option(128, "examples per step, over all processes")
-    mini_batch_size: Count | None = option(
-        None,
-        "number of examples that a process encodes at a time (GradCache): the gradient is that of the whole batch, "
-        "memory holds the activations of one mini-batch, and every example is encoded twice",
-    )
     learning_rate: Positive = option(0.01, "learning rate")
     table_learning_rate: Positive | None = option(
         None,

@@ -42,7 +42,6 @@ TINY_RUN: dict[str, Any] = {
     "eval_every": STEPS,
     "batch_size": 16,
     "late_batch_size": 24,
-    "mini_batch_size": 8,
     "trackers": ["none"],
 }
 TEACHER = "quickstart"  # the preset whose tiny model replaces these:

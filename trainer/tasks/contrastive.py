@@ -76,7 +76,7 @@ class ContrastiveTask(Task):
             u, v = scale * u, scale * v
             return torch.cat([u @ all_v.T, u @ hard.T], dim=1), v @ all_u.T
 
-        sides = gather_sides(embed_batch(model, batch, self.settings.mini_batch_size))
+        sides = gather_sides(embed_batch(model, batch))
         start = count * rank()
         targets = torch.arange(start, start + count, device=groups.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
@@ -84,7 +84,7 @@ class ContrastiveTask(Task):
         mask_with_negatives = torch.cat([mask, groups[:, None] == gather_uneven_rows(negative_groups)], dim=1)
         teacher_forth, teacher_back = None, None
         if self._teachers is not None:
-            teacher_vectors = self._teachers.embed_batch(batch, self.settings.mini_batch_size)
+            teacher_vectors = self._teachers.embed_batch(batch)
             teacher_forth, teacher_back = score_sides(*gather_sides(teacher_vectors))
 
         forth, back = score_sides(*sides)

@@ -61,7 +61,7 @@ class Distillation(Task):
         `difference` is the RMS difference of cosines.
         """
         teacher = batch.pop("teacher")
-        vectors = embed_batch(model, batch, self.settings.mini_batch_size)
+        vectors = embed_batch(model, batch)
         # (batch, processes x batch)
         cosines, target = vectors @ gather_rows(vectors).T, teacher @ gather_rows(teacher).T
         difference = (cosines.detach().float() - target).square().mean().sqrt()

@@ -1,20 +1,18 @@
-"""Packed batches, and the output for them of the model (with GradCache) and of an ensemble of teachers."""
+"""Packed batches, and the vectors for them of the model and of an ensemble of teachers."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.encoding.torch_model import load_model
 from modeling_convsim.files.errors import InputError
-from modeling_convsim.modeling_heads import ConvSimForMultitask, ConvSimMultitaskOutput, scale_responses
+from modeling_convsim.modeling_heads import ConvSimForMultitask, scale_responses
 from trainer.data.token_cache import TokenColumn
 from trainer.encoders.loading import load_encoder
 
@@ -25,54 +23,21 @@ def pack(column: TokenColumn, rows: np.ndarray, prefix: str = "") -> dict[str, T
     return {f"{prefix}input_ids": torch.from_numpy(ids), f"{prefix}cu_seqlens": torch.from_numpy(cu_seqlens)}
 
 
-def encode_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> ConvSimMultitaskOutput:
-    """Return the model's output for a packed batch, with the activations of `mini_batch_size` rows in memory at a time.
-
-    GradCache (Gao et al., 2021, "Scaling deep contrastive learning batch size under memory limited setup"): the forward
-    pass keeps only the embeddings of each mini-batch. After the gradient of the whole batch's loss is known, a second
-    forward pass with the same dropout computes the activations again. Loss, negatives and gradient equal those of the
-    whole batch at once.
-    """
-    rows = len(batch["cu_seqlens"]) - 1
-    if mini_batch_size is None or rows <= mini_batch_size:
-        return model(**batch)
-    outputs = [checkpoint(partial(model, **part), use_reentrant=False) for part in _parts(batch, mini_batch_size)]
-    joined: dict[str, Any] = {
-        key: torch.cat([output[key] for output in outputs]) for key in outputs[0] if key != "response_scale"
-    }
-    return ConvSimMultitaskOutput(**joined, response_scale=outputs[0].response_scale)
-
-
-def embed_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:
+def embed_batch(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     """Return the L2-normalized sentence embeddings (batch, embedding_size) of a packed batch."""
-    embeddings = encode_batch(model, batch, mini_batch_size).pooler_output
-    assert embeddings is not None
-    return embeddings
+    return model(**batch).pooler_output
 
 
-def encode_pairs(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
+def encode_pairs(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Return the vectors of a packed batch of conversation pairs, whose dot products are the scores of responses.
 
     Returns:
         Inputs, u, or u' of a model with an `input_network`, and responses, v' multiplied by the scale of the scores;
         both (batch, embedding_size).
     """
-    output = encode_batch(model, batch, mini_batch_size)
+    output = model(**batch)
     inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
-    assert inputs is not None
     return inputs, scale_responses(output)
-
-
-def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
-    """Split a packed batch into parts of `size` rows."""
-    prefixes = [key.removesuffix("cu_seqlens") for key in batch if key.endswith("cu_seqlens")]
-    for start in range(0, len(batch["cu_seqlens"]) - 1, size):
-        part = {}
-        for prefix in prefixes:
-            cu_seqlens = batch[f"{prefix}cu_seqlens"][start : start + size + 1]
-            part[f"{prefix}input_ids"] = batch[f"{prefix}input_ids"][cu_seqlens[0] : cu_seqlens[-1]]
-            part[f"{prefix}cu_seqlens"] = cu_seqlens - cu_seqlens[0]
-        yield part
 
 
 class ScoreTeachers:
@@ -86,16 +51,16 @@ class ScoreTeachers:
         self._models = [model.eval().requires_grad_(False) for model in models]
 
     @torch.no_grad()
-    def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
+    def encode_pairs(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return vectors of inputs and of responses, (batch, sum of the models' embedding_size), for dot products."""
-        parts = [encode_pairs(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
+        parts = [encode_pairs(model, batch) for model in self._on_device_of(batch)]
         inputs, responses = (torch.cat(vectors, dim=1) for vectors in zip(*parts, strict=True))
         return inputs, responses / len(parts)
 
     @torch.no_grad()
-    def embed_batch(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:
+    def embed_batch(self, batch: dict[str, Tensor]) -> Tensor:
         """Return vectors (batch, sum of the models' embedding_size) whose dot products are the mean cosines."""
-        parts = [embed_batch(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
+        parts = [embed_batch(model, batch) for model in self._on_device_of(batch)]
         return torch.cat(parts, dim=1) / len(parts) ** 0.5
 
     def _on_device_of(self, batch: dict[str, Tensor]) -> list[ConvSimForMultitask]:

@@ -69,7 +69,7 @@ class NeighboringSentences(Task):
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return `neighbor_cross_entropy` over cosines; `accuracy`: share of nearest candidates that are neighbors."""
         is_neighbor, is_candidate = batch.pop("is_neighbor"), batch.pop("is_candidate")
-        vectors = embed_batch(model, batch, self.settings.mini_batch_size)
+        vectors = embed_batch(model, batch)
         count = len(is_neighbor)
         candidates = vectors[count:].view(count, -1, vectors.shape[1])  # (batch, candidates, embedding_size)
         cosines = torch.einsum("rd,rcd->rc", vectors[:count], candidates)  # (batch, candidates)

@@ -97,7 +97,7 @@ class ResponseDistillation(Task):
         `accuracy` is P@1 among the responses of all processes, `teacher_accuracy` that of the teacher.
         """
         teacher_u, teacher_v = self._scale * batch.pop("teacher_inputs"), batch.pop("teacher_responses")
-        inputs, responses = encode_pairs(model, batch, self.settings.mini_batch_size)
+        inputs, responses = encode_pairs(model, batch)
         scores, target = inputs @ gather_rows(responses).T, teacher_u @ gather_rows(teacher_v).T
         back, target_back = responses @ gather_rows(inputs).T, teacher_v @ gather_rows(teacher_u).T
         loss = (score_divergence(scores, target) + score_divergence(back, target_back)) / 2

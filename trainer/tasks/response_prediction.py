@@ -60,7 +60,7 @@ class ResponsePrediction(Task):
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return InfoNCE over the responses of all processes; `accuracy` is P@1 within the batch."""
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
-        inputs, responses = encode_pairs(model, batch, self.settings.mini_batch_size)
+        inputs, responses = encode_pairs(model, batch)
         all_responses = gather_rows(responses)  # (processes x batch, embedding_size)
         first, share = len(inputs) * rank(), self.settings.score_teacher_share
         targets = torch.arange(first, first + len(inputs), device=inputs.device)
@@ -72,7 +72,7 @@ class ResponsePrediction(Task):
             mask[torch.arange(len(targets), device=mask.device), targets] = False
         teacher_forth, teacher_back = None, None
         if self._teachers is not None:
-            teacher_u, teacher_v = self._teachers.encode_pairs(batch, self.settings.mini_batch_size)
+            teacher_u, teacher_v = self._teachers.encode_pairs(batch)
             teacher_forth = teacher_u @ gather_rows(teacher_v).T
             teacher_back = teacher_v @ gather_rows(teacher_u).T
         scores = inputs @ all_responses.T  # (batch, processes x batch)

@@ -5,7 +5,6 @@ python distributed_gradients.py OUT.pt RANK PROCESSES RENDEZVOUS_FILE
 
 import gc
 import sys
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,14 +14,11 @@ from tests.trainer.tasks.tiny_tasks import NAMES, build_model, build_task
 from trainer.processes import average_table_gradients, exclude_from_ddp
 
 # Each process draws other negatives for neighbors.
-TASKS = [*(name for name in NAMES if name != "neighbors"), "response_prediction_in_mini_batches"]
-# Of several processes; a single one has none.
-IN_MINI_BATCHES = (TASKS[-1], "response_distillation", "response_prediction_with_teachers")
+TASKS = [name for name in NAMES if name != "neighbors"]
 
 
 def compute_gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
-    options: dict[str, Any] = {"mini_batch_size": 3} if world > 1 and name in IN_MINI_BATCHES else {}
-    task = build_task("response_prediction" if name == TASKS[-1] else name, **options)
+    task = build_task(name)
     model = build_model("dan", normalize_response=True)
     exclude_from_ddp(model, model.embedding_tables())
     wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model
