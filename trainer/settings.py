@@ -4,7 +4,6 @@ An option that only some tasks read names them (`tasks`). Tasks of extensions re
 neither tasks nor torch, so that `--help` is fast.
 """
 
-import ast
 import dataclasses
 import importlib.util
 import json
@@ -21,10 +20,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from data_scripts.presets import PRESETS, find_preset, read_presets
-from modeling_convsim import shipped
 from modeling_convsim.files.command_line import LARGEST, suggest
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.hub import check_license
+from modeling_convsim.shipped import resolve_base
 
 DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
@@ -333,11 +332,7 @@ def build_settings(**values: Any) -> Settings:
     settings = _convert(values)
     for name in MODELS:
         value = getattr(settings, name)
-        setattr(
-            settings,
-            name,
-            [*map(shipped.resolve_base, value)] if _is_list(name) else value and shipped.resolve_base(value),
-        )
+        setattr(settings, name, [*map(resolve_base, value)] if _is_list(name) else value and resolve_base(value))
     if settings.model_type is None and not settings.initialize_from:
         settings.model_type = DEFAULT_MODEL_TYPE
     _validate(settings)
@@ -409,24 +404,6 @@ def refuse_unknown(option: str, names: Iterable[str], known: Iterable[str]) -> N
             raise InputError(
                 f"{option} has '{name}'{suggest(name, known)}; expected some of {', '.join(sorted(known))}"
             )
-
-
-def encoder_fields(model_type: str | None) -> set[str]:
-    """The fields of an encoder's config, which `model_config` may set, from its source: to import it takes seconds.
-
-    Raises:
-        InputError: there is no such encoder.
-    """
-    folder = Path(shipped.__file__).parent
-    sources = {file.stem.removeprefix("modeling_"): file.read_text(encoding="utf-8") for file in folder.glob("*.py")}
-    encoders = sorted(name for name, source in sources.items() if f'"convsim_{name}"' in source)
-    if model_type not in encoders:
-        hint = suggest(str(model_type), encoders)
-        raise InputError(f"model_type is '{model_type}'{hint}; expected one of {', '.join(encoders)}")
-    classes = [node for name in (model_type, "config") for node in ast.parse(sources[name]).body]
-    fields = [field for each in classes if isinstance(each, ast.ClassDef) and each.name.endswith("Config")
-              for field in each.body if isinstance(field, ast.AnnAssign)]  # fmt: skip
-    return {ast.unparse(field.target) for field in fields if "ClassVar" not in ast.unparse(field.annotation)}
 
 
 def _validate_adaptation(settings: Settings) -> None:
@@ -536,10 +513,8 @@ def parse_settings(argv: Sequence[str]) -> Settings:
         options = _change(options, _read_words(words))
         _convert(options)
     settings = build_settings(**options)
-    if not settings.extensions:  # which may register tasks and encoders
+    if not settings.extensions:  # which may register tasks
         refuse_unknown("tasks", settings.tasks, {task for each in FIELDS.values() for task in each.metadata["tasks"]})
-        if not settings.initialize_from:
-            refuse_unknown("model_config", settings.model_config, encoder_fields(settings.model_type))
     if settings.table_learning_rate is None:
         # Last, so that an override of learning_rate changes both; written out, so that config.yaml is complete.
         settings.table_learning_rate = settings.learning_rate * settings.table_learning_rate_ratio()

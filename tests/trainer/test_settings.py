@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from modeling_convsim import ENCODERS
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.shipped import base_model
 from trainer import run
@@ -18,13 +17,11 @@ from trainer.settings import (
     PRESETS,
     Settings,
     build_settings,
-    encoder_fields,
     load_extensions,
     parse_settings,
     trained_tasks,
 )
 from trainer.tasks import TASKS
-from trainer.training.backbone import config_fields
 
 BASE = "pairs: [here]\ntasks: {response_prediction: 1}\n"
 EVERY_PRESET = pytest.mark.parametrize("path", sorted(PRESETS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -86,13 +83,7 @@ def test_the_command_line_changes_the_preset(preset, text, words, expected):
         ("", ["--model_config", "{"], "model_config is .*: Expected `object`, got `str`"),
         ("", ["--tasks.snli"], "tasks.snli: expected one value, got 0"),
         ("", ["stray"], "command line: unknown argument 'stray'"),
-        ("", ["--model_config.embeding_size", "4"], "model_config has 'embeding_size'; did you mean 'embedding_size'"),
         ("", ["--tasks.snl", "1"], "tasks has 'snl'; did you mean 'snli'"),
-        (
-            "",
-            ["--model_type", "dam"],
-            "model_type is 'dam'; did you mean 'dan'\\?; expected one of bilstm, cbow, dan, ",
-        ),
     ],
 )
 def test_a_wrong_setting_is_named(preset, text, words, message):
@@ -187,10 +178,8 @@ def test_tasks_are_trained_in_the_order_of_the_option_unless_they_have_no_weight
     assert trained_tasks({"tasks": every, "snli_share": 0.0}) == ["response_prediction"]
 
 
-def test_the_tasks_that_read_options_and_the_fields_of_encoders_exist():
+def test_the_tasks_that_read_options_exist():
     assert {task for each in FIELDS.values() for task in each.metadata["tasks"]} == set(TASKS)
-    for name in ENCODERS:
-        assert encoder_fields(name) == config_fields(name)
 
 
 # -- preset files -----------------------------------------------------------------------------------------------------
