@@ -91,7 +91,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     lines = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
         f"# {escape_text(source)}\n",
-        "Written by `convsim data` of convsim; `report.json` says what was read and what was left out.\n",
+        "Written by `convsim data`; `report.json` says what was read and what was left out.\n",
         "| split | rows |",
         "|---|---:|",
         *(f"| {name} | {rows:,} |" for name, rows in splits.items()),

@@ -149,7 +149,7 @@ def _are_objects(rows: list[Record], name: str) -> bool:
 
 
 def _inspect(log: ChatLog) -> str:
-    command = f"convsim data inspect {shlex.quote(str(log.path))}"
+    command = f"convsim inspect {shlex.quote(str(log.path))}"
     return "" if log.is_shown else f"; `{command}` shows what is in them"
 
 

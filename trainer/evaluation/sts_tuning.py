@@ -94,11 +94,6 @@ def tune_on_stsb(encoder: SentenceEncoder, dataset: Mapping[str, Dataset]) -> np
     return tune(_embed(encoder, dataset["train"]), _embed(encoder, dataset["validation"]))
 
 
-def score_with_matrix(encoder: SentenceEncoder, matrix: np.ndarray, pairs: Dataset) -> np.ndarray:
-    """The tuned score (pairs,) of STS-B pairs, from -pi to 0."""
-    return tuned_scores(matrix, _embed(encoder, pairs))
-
-
 def _embed(encoder: SentenceEncoder, pairs: Dataset) -> EmbeddedPairs:
     vectors = encode_pairs(encoder, pairs["sentence1"][:], pairs["sentence2"][:])
     return EmbeddedPairs(*vectors, np.asarray(pairs["score"], dtype=np.float32))
@@ -151,7 +146,7 @@ def _pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
 def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
     matrix = tune_on_stsb(encoder, inputs.dataset)
     return {
-        name: stsb.correlation_by_genre(score_with_matrix(encoder, matrix, pairs), pairs, inputs.intervals)
+        name: stsb.correlation_by_genre(tuned_scores(matrix, _embed(encoder, pairs)), pairs, inputs.intervals)
         for name, pairs in inputs.splits.items()
     }
 

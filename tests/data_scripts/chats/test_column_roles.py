@@ -201,7 +201,7 @@ def test_a_guess_does_not_change_the_shape_that_names_give_nor_read_times_that_i
 
 
 def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
-    inspect = r"; `convsim data inspect .*c.jsonl` shows"
+    inspect = r"; `convsim inspect .*c.jsonl` shows"
     with pytest.raises(InputError, match=r"may be the text \(body, message\); .* --columns, as in text=body" + inspect):
         read(tmp_path / "c.jsonl", {"thread": 1, "body": "a", "message": "b"})
     with pytest.raises(InputError, match=r"the columns are a, b; expected .* as in text=b" + inspect):

@@ -98,6 +98,17 @@ def test_an_index_of_another_format_is_refused(index):
         read_index(index)
 
 
+def test_an_index_whose_files_do_not_fit_together_is_refused(index):
+    values = json.loads((index / "index.json").read_text())
+    (index / "index.json").write_text(json.dumps(values | {"replies": 2}))
+    with pytest.raises(ValueError, match=r"\(1 rows of 1 replies and 1 vectors, expected 2 replies\): rebuild it"):
+        read_index(index)
+    (index / "index.json").write_text(json.dumps(values))
+    np.save(index / "vectors.npy", np.zeros((2, 2), np.float16))
+    with pytest.raises(ValueError, match="1 rows of 1 replies and 2 vectors"):
+        read_index(index)
+
+
 def test_an_index_of_the_format_before_is_opened(tmp_path):
     """As `convsim adapt` wrote it."""
     table = {"pairs": 30, "table": [{"threshold": 0.5, "precision": 0.9, "coverage": 1.0}]}
