@@ -1,6 +1,5 @@
 """The documents are correct: snippets run; options of commands, linked files and named functions exist."""
 
-import ast
 import functools
 import re
 import shlex
@@ -20,9 +19,6 @@ DOCUMENTS = [
     ),
 ]
 GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "tests" / "README.md"]
-MAPS = [
-    ROOT / folder for folder in ("data_scripts", "data_scripts/chats", "modeling_convsim", "trainer", "trainer/adapt")
-]
 WITH_COMMANDS = ("data_scripts", "modeling_convsim.suggestion", "data", "suggest")
 SCRIPT = ("-m", "trainer.console")  # convsim
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -120,24 +116,6 @@ def test_the_links_of_a_document_lead_to_files(path: Path) -> None:
 def test_the_links_to_sections_lead_to_headings(path: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
     assert not [section for file, section in links if section not in _anchors(path.parent / file if file else path)]
-
-
-def test_the_steps_of_the_tours_are_functions() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    steps = re.findall(r"^\| `([\w/]+\.py)` \| `(\w+)` \|", text, re.M)
-    assert len(steps) > 10
-    for file, function in steps:
-        nodes = ast.walk(ast.parse((ROOT / file).read_text("utf-8")))
-        assert function in {node.name for node in nodes if isinstance(node, ast.FunctionDef)}, f"{file}: no {function}"
-
-
-@pytest.mark.parametrize("folder", MAPS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_the_map_of_a_package_names_what_it_holds(folder: Path) -> None:
-    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
-    names = [name for line in re.findall(r"^(\S+(?:, \S+)*)  +\S", docstring, re.M) for name in line.split(", ")]
-    assert names
-    patterns = {name: (name if name.endswith("/") else f"{name}.py").replace("NAME", "*") for name in names}
-    assert not [name for name, pattern in patterns.items() if not any(folder.glob(pattern))]
 
 
 def _anchors(path: Path) -> set[str]:

@@ -46,7 +46,7 @@ class Rhymes(Task):
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         hypothesis = {key.removeprefix("hypothesis_"): value for key, value in batch.items() if "hypothesis" in key}
         first = {key: value for key, value in batch.items() if "hypothesis" not in key}
-        distance = (embed_batch(model, first, None) - embed_batch(model, hypothesis, None)).square().sum(dim=1).mean()
+        distance = (embed_batch(model, first) - embed_batch(model, hypothesis)).square().sum(dim=1).mean()
         return self.settings.task_options["rhyme_scale"] * distance, {"distance": distance.detach()}
 
 

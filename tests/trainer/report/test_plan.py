@@ -74,8 +74,8 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
         "initialize_from": "{folder}/first/model",
         "pairs": ["{folder}/a", "b"],
         "model_config": {"residual": True},
+        "max_steps": 7,
     }
-    options |= {"max_steps": 7}
     first, second = read(tmp_path, first=DAN, second={**DAN, "options": options, "needs": ["first"]})
     runs, trainer = tmp_path / "runs", tmp_path / "trainer"
     assert (second.name, second.label, second.role) == ("second", *LABELED.values())
@@ -83,7 +83,8 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
     assert first.command[:2] == [str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
     settings = parse_settings(second.command[1:])
     assert settings.initialize_from == str(runs / "first/model") and settings.pairs == [str(runs / "a"), "b"]
-    assert settings.model_config == {"hidden_sizes": [16], "residual": True} and settings.max_steps == 7
+    assert settings.model_config == {"residual": True}  # without that of the preset, since the model has its own
+    assert settings.max_steps == 7
     assert settings.output_dir == str(runs / "second") and not settings.resume
 
 

@@ -48,13 +48,7 @@ def yang_rows(tables: dict[str, Any]) -> dict[str, list[str]]:
 
 def test_yang_tables_are_the_published_rows_in_their_order(published: dict[str, Any], texts: dict[str, str]) -> None:
     tables = yang_rows(published["yang2018"])
-    assert {name: len(rows) for name, rows in tables.items()} == {
-        "table1": 2,
-        "table2": 4,
-        "table3": 12,
-        "table4": 4,
-        "table6": 5,
-    }
+    assert [len(rows) for rows in tables.values()] == [2, 4, 12, 4, 5]
     text = (
         texts["003"].replace("Neural representation models ", "").replace("Feature engineered and mixed systems ", "")
     )
