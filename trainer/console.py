@@ -31,9 +31,7 @@ COMMANDS = {
     "adapt": Command(
         "adapt the base to your chats, compare it, and index the replies", "trainer.adapt.__main__", "adapt"
     ),
-    "review": Command(
-        "say which suggestions for held-out messages can be sent", "modeling_convsim.suggestion.review", "suggest"
-    ),
+    "review": Command("rate suggestions for held-out messages", "modeling_convsim.suggestion.review", "suggest"),
     "suggest": Command("suggest replies to messages", "modeling_convsim.suggestion.__main__", "suggest"),
     "serve": Command("serve suggestions as JSON", "modeling_convsim.suggestion.server", "suggest"),
     "demo": Command("serve them with a page", "modeling_convsim.suggestion.server", "demo", "demo"),

@@ -66,7 +66,7 @@ def _parse_suggest(arguments: list[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--context",
         metavar="FILE",
-        help="earlier turns of the conversation of the one TEXT: a text file, one per line, the oldest first (default: "
+        help="earlier turns of the conversation, for a single TEXT: a text file, one per line, oldest first (default: "
         "none; they count for a model with context_weights)",
     )
     group.add_argument("--k", type=whole_number(1), default=3, help="number of suggestions per text (default: 3)")

@@ -94,8 +94,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
         prog="convsim review",
-        description="Say of suggestions for held-out messages whether they can be sent. One key answers: s (send as it "
-        "is), e (send after a small edit) or n (no); r shows the real reply, and q ends. The next call goes on there.",
+        description="Rate suggestions for held-out messages: can they be sent? One key answers: s (send as it "
+        "is), e (send after a small edit) or n (no); r shows the real reply, and q ends. Call again to continue.",
         epilog="example: convsim review runs/support",
     )
     parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
