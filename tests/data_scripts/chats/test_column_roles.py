@@ -34,6 +34,7 @@ def guess(**columns: list) -> dict[str, str]:
         ("Q|A", "input|response"),
         ("prompt|chosen|rejected", "input|response|"),
         ("channel|case_number|text", "|thread|text"),
+        ("Ticket-Nr|Wann|Wer|Nachricht", "thread|time|speaker|text"),
     ],
 )
 def test_names_alone_show_the_roles(columns, roles):
