@@ -146,7 +146,7 @@ def _index(options: argparse.Namespace) -> None:
         review_pairs(built)
         built.save(options.output)
     following = f"; next: convsim review {options.output}" if built.review else ""
-    blank = f", without {built.replies.blank:,} that are empty" if built.replies.blank else ""
+    blank = f"; empty replies left out: {built.replies.blank:,}" if built.replies.blank else ""
     print(f"{options.output}: {len(built):,} distinct replies of {built.total:,}{blank}{following}")
 
 

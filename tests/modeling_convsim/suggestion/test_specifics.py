@@ -91,7 +91,7 @@ def test_an_faq_suggests_each_answer_to_a_question_and_none_that_is_empty(folder
     (tmp_path / "faq.jsonl").write_text("\n".join(lines))
     options = "--messages question --replies answer --by_messages".split()
     assert index_main([str(tmp_path / "faq.jsonl"), *options, "--model", str(folder), "-o", str(tmp_path / "faq")]) == 0
-    assert "11 distinct replies of 11, without 6 that are empty" in capsys.readouterr().out
+    assert "11 distinct replies of 11; empty replies left out: 6" in capsys.readouterr().out
     index = ReplyIndex.load(tmp_path / "faq")
     assert index.settings.duplicate_cosine == 1
     assert {one.text for one in index.suggest("the dog")[:2]} == {"the dog runs", "runs the dog"}
