@@ -189,10 +189,10 @@ def assign_splits(splits: DatasetDict) -> DatasetDict:
     )
 
 
+PARQUET = b"PAR1"  # how such a file begins
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 # Word of a name -> split. `trial` is SICK's; `restval` is Karpathy's of COCO: images of the validation set that may be
 # trained on.
-PARQUET = b"PAR1"  # how such a file begins
 SPLIT_NAMES = {"train": "train", "restval": "train", "test": "test"} | dict.fromkeys(
     ("dev", "validation", "valid", "val", "trial"), "validation"
 )
@@ -275,9 +275,7 @@ def _load_path(source: str, columns: tuple[str, ...], hint: str) -> DatasetDict:
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(PARQUET)) != PARQUET:
-                raise InputError(
-                    f"{source}: is no Parquet file{hint or '; `convsim data` has commands that write them'}"
-                )
+                raise InputError(f"{source}: not a Parquet file{hint or '; `convsim data` writes them'}")
     files = _split_files(path)
     try:
         return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)

@@ -92,7 +92,7 @@ def describe_processes(accelerator: Accelerator) -> str:
     """How many processes a run has, on which devices, and in which precision."""
     number, precision = accelerator.num_processes, {"no": "float32", "bf16": "bfloat16"}[accelerator.mixed_precision]
     is_cpu, threads = accelerator.device.type == "cpu", torch.get_num_threads()
-    device = f"CPU, {threads} thread{'s' * (threads > 1)}" if is_cpu else torch.cuda.get_device_name(accelerator.device)
+    device = f"CPU, {threads} thread{'s' * (threads > 1)}" if is_cpu else str(accelerator.device)
     is_alone = is_cpu and number == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ  # under `accelerate launch`
     hint = "; without GPUs, `accelerate launch` starts several processes only with --multi_gpu" if is_alone else ""
     return f"{number} process{'es, each' * (number > 1)} on {device}, {precision}{hint}"

@@ -50,7 +50,7 @@ def test_load_pairs_refuses_a_folder_in_which_nothing_can_be_read(tmp_path, name
 
 def test_a_table_is_not_read_as_pairs(tmp_path):
     (tmp_path / "chats.csv").write_text("input,response\nHello.,Hi.\n")
-    with pytest.raises(InputError, match=r"chats.csv: is no Parquet file; `convsim data conversations` makes pairs of"):
+    with pytest.raises(InputError, match=r"chats.csv: not a Parquet file; `convsim data conversations` makes pairs of"):
         load_pairs(str(tmp_path / "chats.csv"))
 
 
