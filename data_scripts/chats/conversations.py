@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from modeling_convsim.files.parquet import BatchWriter
 
-HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
+HINT_MESSAGES = 200_000  # of the largest logs that are searched for authors who answer the others
 
 
 @dataclass(frozen=True)
 class ConversationOptions(PairOptions):
-    """How logs become pairs: the options of the command of the same names, which `add_reading_arguments` explains."""
+    """How logs become pairs: the command's options of the same names; `add_reading_arguments` explains them."""
 
     filters: str = "chat"
     columns: Sequence[str] = ()
@@ -65,7 +65,7 @@ def prepare_conversations(
         The report, which is also written to OUTPUT/report.json: section -> name -> count.
 
     Raises:
-        InputError: an option is invalid, a log cannot be read, or no pair is left.
+        InputError: an option is invalid, a log cannot be read, or no pairs are left.
     """
     filters = read_filters(options, options.keep_salutations)
     logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
@@ -83,13 +83,13 @@ def prepare_conversations(
         if not stored[0]:
             refuse_options(
                 {"--bots": filters.bots, "--repliers": options.repliers},
-                "all files hold ready pairs, which name no authors; leave it out",
+                "all files contain ready pairs, which have no authors; leave it out",
             )
         report = _start_report(files, logs, options, filters)
         pairs = join_logs(stored, database, scratch, filters, report, options.repliers, options.context)
         lost = explain_lost_links(report)
         if lost and not (report["kept turns"][PAIR] or stored[1]):
-            raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
+            raise InputError(f"no pairs are left to write: {lost}; the counts are:\n{format_table(report)}")
         if lost:
             print(f"warning: {lost}", file=sys.stderr)
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
@@ -119,7 +119,7 @@ def _start_report(
 
 
 def _show_repliers(pairs: ir.Table, logs: Sequence[ChatLog], all_authors: bool) -> None:
-    """Print whose replies become pairs, or a hint if a few authors answer all the others."""
+    """Print which authors' replies become pairs, or a hint if a few authors answer all the others."""
     from data_scripts.chats.turns import find_repliers
 
     columns = "; ".join(log.detected[WHO_ANSWERS] for log in logs if WHO_ANSWERS in log.detected)
@@ -128,10 +128,10 @@ def _show_repliers(pairs: ir.Table, logs: Sequence[ChatLog], all_authors: bool) 
     if columns or set(authors["replier"]) <= set(repliers):
         if not all_authors:  # else, the report has the columns
             named = columns or f"the author is {' or '.join(repliers)}"
-            print(f"only replies in which {named} become pairs; --repliers NAME chooses other authors", file=sys.stderr)
+            print(f"using only replies where {named}; --repliers NAME selects other authors", file=sys.stderr)
     elif repliers:
         option = shlex.join(["--repliers", *repliers])
-        print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)
+        print(f"hint: a few authors answer all the others; {option} uses only their replies", file=sys.stderr)
 
 
 def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: int | None = None) -> tuple[int, int]:
@@ -141,7 +141,7 @@ def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: i
         logs: the logs.
         filters: the rules, for the measures that they need.
         scratch: a folder for temporary files.
-        most: of the messages and pairs of a log, only so many are read (default: all).
+        most: the maximum number of messages and pairs to read from each log (default: all).
 
     Returns:
         How many messages and how many ready pairs there are.
@@ -181,7 +181,7 @@ def _store_items(
         if isinstance(item, Pair):
             texts, measures = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
             number = ready.added
-            # A pair is of the same conversation as the one before it if it goes on from its response, or its input.
+            # A pair continues the conversation of the one before it if its input is a text of that pair.
             if not (last and item.source == last.source and item.input in (last.response, last.input)):
                 chain, followed = number, None
             elif item.thread != last.thread:
@@ -199,11 +199,11 @@ def _store_items(
         expected = "`convsim data conversations --help` lists the formats"
         if name := log.detected.get("format"):
             expected = (
-                f"it was read as an export of this format: {name}; if it is another one, write a table with a line for "
-                "each message and the columns thread, speaker, time and text"
+                f"it was read as this format: {name}; if that is wrong, convert it to a table with one row per message "
+                "and the columns thread, speaker, time and text"
             )
         raise InputError(
-            "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
+            "; ".join([f"{log.path}: contains no messages and no pairs", *log.broken.examples[:1], expected])
         )
 
 

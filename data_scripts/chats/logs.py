@@ -1,6 +1,6 @@
-"""The logs that a user names: the options that say how they are read, and reading them in any format.
+"""Opens and reads chat logs in any format; declares the options for it.
 
-A log is an export of a chat program, which a module in `formats` recognizes, or a table, or a dataset on the Hub.
+A log is an export of a chat program, which a module in `formats` recognizes, a table, or a dataset on the Hub.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from modeling_convsim.files.records import DELIMITED, FORMS, check_records
 from modeling_convsim.files.texts import UNPACK, UTF8, check_encoding
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
-_PAGE = "a page; export the chat as JSON or text instead, and name that file"
-_DOCUMENT = "a document; save it as plain text (.txt) in the program that wrote it, and name that file"
-_MAIL = "not .mbox, in which a folder of mails is one file; export the folder as .mbox, and name that file"
-_LOG = "not a chat, of which most lines should be such as 'Ann: hello' or, in IRC, '<ann> hello'"
+_SPREADSHEET = "spreadsheets are not supported; export it as CSV, and use that file"
+_PAGE = "web pages are not supported; export the chat as JSON or text, and use that file"
+_DOCUMENT = "documents are not supported; save it as plain text (.txt), and use that file"
+_MAIL = "this mail format is not supported; export the mail folder as .mbox, and use that file"
+_LOG = "not a chat; expected most lines to look like 'Ann: hello' or, in IRC, '<ann> hello'"
 _REMEDIES = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET),
     **dict.fromkeys((".html", ".htm"), _PAGE),
@@ -45,33 +45,33 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=disk_path,
         metavar="FILE",
-        help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
+        help=f"tables, chat exports, or the folder of a Slack export; or {HUB_HELP}",
     )
     group.add_argument(
         "--columns",
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
-        "author.name; time=DATE+TIME joins two columns (default: the columns that are named after their roles; other "
+        help=f"assign roles to the columns of a table; the roles are {', '.join(COLUMN_NAMES)}; in JSON, NAME can be a "
+        "path, such as author.name; time=DATE+TIME joins two columns (default: columns named after their roles; other "
         "roles are guessed from names and values, and printed)",
     )
     add_context_argument(group)
     group.add_argument(
         "--gap",
         metavar="TIME",
-        help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
-        "for channels (default: no limit in the threads of tables; 1h in chats and channels, and in tables without "
+        help="start a new conversation after a longer pause, such as 30m, 2h or 1d, in channels and in ordered threads "
+        "with times (default: no limit in the threads of tables; 1h in chats, in channels, and in tables without "
         "threads)",
     )
     group.add_argument(
         "--repliers",
         nargs="*",
         metavar="NAME",
-        help="authors, spelled as in the log, such as the agents of a support log or yourself: only their replies "
-        "become pairs; without names, those of the side that answers, if a column such as inbound or is_staff, or the "
-        "names of authors, such as Agent and Customer, say so (default: of all authors; in `convsim adapt`, as without "
-        "names)",
+        help="use only replies by these authors, spelled as in the log, such as the agents of a support log or "
+        "yourself; without names, use replies by the side that answers, if a column such as inbound or is_staff, or "
+        "author names such as Agent and Customer, identify it (default: all authors; in `convsim adapt`, same as "
+        "without names)",
     )
     group.add_argument(
         "--encoding",
@@ -81,15 +81,15 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--date_order",
         choices=tuple(ORDERS),
-        help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
+        help="order of day, month and year in numeric dates such as 01/03/2026, if no date in a file shows it "
         "(default: detected in each file)",
     )
     group.add_argument(
         "--keep_salutations",
         action="store_true",
-        help="keep salutations, closings, signatures, device footers and addressees in texts, speakers' names instead "
-        "of [name], and messages that a program sends in many threads (default: remove them, unless --filters is paper "
-        "or none)",
+        help="keep salutations, closings, signatures, device footers, addressees, speakers' names (instead of [name]) "
+        "and automatic messages that are sent in many threads (default: remove them, unless --filters is paper or "
+        "none)",
     )
 
 
@@ -100,7 +100,7 @@ def open_logs(
     encoding: str | None = None,
     date_order: str | None = None,
 ) -> list[ChatLog]:
-    """The logs with the options of `add_log_arguments`, which are not read yet; they count messages left out together.
+    """Open logs with the options of `add_log_arguments`, without reading them; they share `left_out`.
 
     Raises:
         InputError: an option is invalid, or a file cannot be read.
@@ -153,7 +153,7 @@ def _source_names(files: Sequence[Path]) -> list[str]:
     ]
     for file, name in zip(files, names, strict=True):
         if names.count(name) > 1:
-            raise InputError(f"{file}: another file has the same name in a folder of the same name; rename one")
+            raise InputError(f"{file}: another input has the same file and folder name; rename one of them")
     return names
 
 
@@ -182,8 +182,8 @@ def check_log(log: ChatLog) -> None:
             return
         if sample.form != ".log":
             raise InputError(
-                f"{path}: neither a Slack export, which contains users.json, channels.json or files such as "
-                "general/2024-01-31.json, nor WhatsApp's .zip, which contains one chat as .txt; name the files in it "
+                f"{path}: neither a Slack export (with users.json, channels.json or files such as "
+                "general/2024-01-31.json) nor a .zip from WhatsApp (with one chat as .txt); pass the files in it "
                 "instead"
             )
     if path.is_file() and (remedy := _REMEDIES.get(path.suffix.lower())):
@@ -207,13 +207,11 @@ def read_log(log: ChatLog) -> Items:
     try:
         found = recognize(log)
         if found and not found.fields:
-            refuse_options(
-                {"--columns": log.columns}, f"{log.path} is an export with fixed columns; read it without this option"
-            )
+            refuse_options({"--columns": log.columns}, f"{log.path} is a chat export with fixed columns; leave it out")
         elif found and not found.has_pauses:
             refuse_options(
                 {"--gap": log.gap is not None},
-                f"no pause ends a conversation in the format of {log.path}; leave it out",
+                f"pauses do not end conversations in the format of {log.path}; leave it out",
             )
         if found:
             log.detected["format"] = found.name

@@ -1,10 +1,10 @@
 """Turn chat logs (tables, exports of chat programs, mailboxes) into a filtered dataset of pairs with splits.
 
-A table is CSV (.csv or .txt, with commas, semicolons, tabs or pipes), TSV (tabs, no quoting), JSON lines, a JSON array
-or Parquet; text may be compressed (.xz, .gz, .bz2, .zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG,
-OWNER/NAME@REVISION), all splits of which are read, without a copy on the disk. Its columns (in JSON, the fields of the
-first record) determine which of four shapes it has; --columns tells which column has which role. Without --columns,
-roles that no column is named after are guessed; the command inspect shows what is guessed:
+A table is CSV (.csv or .txt, separated by commas, semicolons, tabs or pipes), TSV (tabs, no quoting), JSON Lines, a
+JSON array or Parquet; text files may be compressed (.xz, .gz, .bz2, .zst). A dataset on the Hub (OWNER/NAME,
+OWNER/NAME:CONFIG, OWNER/NAME@REVISION) is a table too: all of its splits are streamed. The columns (in JSON, the fields
+of the first record) determine which of four forms a table has. --columns assigns roles to columns. Without it, columns
+are matched to roles by name, and the other roles are guessed; `convsim inspect` shows the result:
 
   ready pairs         input, response
       convsim data conversations chats.tsv.xz more.parquet -o data/chats
@@ -16,37 +16,37 @@ roles that no column is named after are guessed; the command inspect shows what 
   one chat            text, speaker, time
       convsim data conversations chat.csv --gap 2h -o data/chat
 
-A record of JSON or Parquet may also be a whole conversation: its messages are in its list comments, turns, utterances
-or the like. They are texts, or objects with a text, and a speaker or a time. If a .json file is one object, its only
-list of objects has the records.
+A record of JSON or Parquet can also be a whole conversation, with its messages in a list named comments, turns,
+utterances or similar. Each message is a text, or an object with a text and a speaker or a time. If a .json file
+contains one object, the records are its only list of objects.
 
-The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
-messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
-detected and reported; if no date shows that order, the file is refused until --date_order states it.
+The columns thread, speaker, time and source are optional. Without times (or positions), the messages of a thread are
+read in file order. Encodings, delimiters and the order of day and month in dates are detected and reported. If that
+order is ambiguous, the command stops with an error; state the order with --date_order.
 
-These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, Messenger's
-and Instagram's message_1.json, Google Chat's messages.json, a Slack export (its .zip or folder), DiscordChatExporter's
-JSON, messages with roles as assistants have them (JSON lines, Parquet), ConvoKit's utterances.jsonl, transcripts (.txt,
-.log) with lines such as `<ann> hello` or `Ann: hello`, or with the time and the name above the text, subtitles of calls
-with names (.vtt, .srt), and mailboxes (.mbox). A mail may answer one of another file.
+These exports are recognized: WhatsApp's text (.txt, or the .zip that contains it), Telegram Desktop's JSON, Messenger's
+and Instagram's message_1.json, Google Chat's messages.json, a Slack export (.zip or folder), DiscordChatExporter's
+JSON, chat messages with roles such as user and assistant (JSON Lines, Parquet), ConvoKit's utterances.jsonl, subtitles
+of calls with names (.vtt, .srt), mailboxes (.mbox; replies are linked across files), and transcripts (.txt, .log) with
+lines such as `<ann> hello` or `Ann: hello`, or with the time and the name above the text.
 
-In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. So do
-replies of a speaker to the same message or to an own one, unless somebody answers in between. With --repliers, only the
-replies of the authors named become pairs, such as those of the agents in a support log; without names, those of the
-side that answers, as a column of sides (customer, agent) or one such as inbound or is_staff says. Both texts of a pair
-must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the default
-of the reddit command, are --filters paper. With the default filters, salutations, signatures, device footers and
-addressees are removed from texts, names of speakers become [name], and the messages that a program sends before a
-person answers are left out; --keep_salutations keeps all of them. The messages and texts that are left out are counted;
-the counts are printed and written to OUTPUT/report.json.
+In a thread, consecutive messages by the same speaker form a turn, and each turn answers the previous one. A speaker's
+replies to the same message, or to their own message, also form a turn, unless somebody else answers in between. With
+--repliers, only replies by the given authors become pairs, such as the agents of a support log. Without names,
+--repliers selects the side that answers, according to a column of sides (customer, agent) or of flags (inbound,
+is_staff). Both texts of a pair must pass the filters. By default, these remove only deleted, empty and very long texts;
+--filters paper applies the paper's rules, which are the default of the reddit command. The default filters also strip
+salutations, signatures, device footers and addressees, replace speakers' names by [name], and leave out automatic
+messages that are sent before a person answers; --keep_salutations turns this off. The messages and texts left out are
+counted; the counts are printed and written to OUTPUT/report.json.
 
-The column context of a pair has the turns before its input, the newest first (--context N): the turn that the input
-answers, the turn that this one answers, and so on, in the same thread and without those that the filters remove. Ready
-pairs have it if they follow each other in the file and the later one begins with the response of the one before it.
+The column context of a pair contains the turns before its input, the newest first (--context N): the turn that the
+input answers, the turn before that, and so on, in the same thread and without removed turns. A ready pair has a context
+if it directly follows another pair in the file and its input is the response of that pair.
 
 Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
-of the same source that share a text of more than 20 characters, or that follow each other in the file if the later one
-begins with a text of the one before it. Where messages in order are in fewer than 100 threads, long ones are divided.
+of the same source if they share a text of more than 20 characters, or if a pair directly follows another and its input
+is a text of that pair. If ordered messages have fewer than 100 threads, long threads are divided.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the pairs of the logs, and publish them if that is asked for."""
+    """Write the pairs of the logs, and publish them if the user asks for it."""
     check_output(args)
     prepare_conversations(args.files, ConversationOptions.from_arguments(args), args.output)
     from data_scripts.pairs.dataset import push  # imported here, so that --help and errors do not wait for it

@@ -1,9 +1,8 @@
-"""Download public datasets by name, and build their folders.
+"""Download public datasets by name, and convert them for training.
 
-NAME is a dataset of the catalog, which is printed without NAME; or a preset, by its name or its path, whose datasets
-are all built. Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist
-are left. Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads/NAME, unless they
-are there.
+NAME is a dataset of the catalog, or the name or path of a preset, to get all of its public datasets. Without NAME, the
+catalog is printed. The command listed there writes each dataset to OUTPUT/NAME. Existing folders are not changed.
+Datasets on the Hub are read directly; other files are downloaded to OUTPUT/downloads/NAME, unless they already exist.
 
 Examples: convsim data download
           convsim data download snli captions/multi30k
@@ -29,15 +28,15 @@ from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import make_folder, new_file
 
 DOWNLOADS = "downloads"
-REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue
+REDDIT = "reddit"  # this command keeps the comments that it has read, and can continue from them
 READ_FILES = ("conversations", REDDIT)  # commands whose sources are files; the others read a folder
-TIMEOUT_SECONDS = 60.0  # without an answer, or without more of one
+TIMEOUT_SECONDS = 60.0  # without any data from the server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets")
-    output_help = "folder of the datasets' folders (default: %(default)s)"
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets or presets (default: print the catalog)")
+    output_help = "folder in which the dataset folders are created (default: %(default)s)"
     add_output_argument(parser, output_help, required=False, default=Path(DATA))
 
 
@@ -48,9 +47,9 @@ def run(args: argparse.Namespace) -> None:
         return
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
     if not names:
-        raise InputError(f"{' '.join(args.names)}: names no public dataset, so there is nothing to download")
+        raise InputError(f"{' '.join(args.names)}: uses no public dataset, so there is nothing to download")
     missing = [public_datasets()[name] for name in names if not any((args.output / name).glob("*"))]
-    print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
+    print(f"{len(names) - len(missing)} of {len(names)} datasets already exist in {args.output}", flush=True)
     for number, dataset in enumerate(missing, start=1):
         print(f"\n[{number}/{len(missing)}] {dataset.name}: {_origin(dataset)}, {_size(dataset)} MB", flush=True)
         downloads = args.output / DOWNLOADS / dataset.name
@@ -71,7 +70,9 @@ def _names(given: str) -> list[str]:
     except InputError:
         known = [*public_datasets(), *(file.stem for file in PRESETS.glob("*.yaml"))]
         hint = suggest(name, known)
-        raise InputError(f"'{given}': no such public dataset or preset{hint}; {PROGRAM} download lists them") from None
+        raise InputError(
+            f"'{given}': no such public dataset or preset{hint}; `{PROGRAM} download` lists them"
+        ) from None
     return names_in_preset(preset)
 
 
@@ -122,13 +123,13 @@ def download_file(address: str, path: Path, sha256: str = "") -> None:
         try:
             system.get_file(address, str(partial), callback=progress)
         except (aiohttp.ClientError, TimeoutError, FileNotFoundError) as error:
-            cause = "there is no such file" if isinstance(error, FileNotFoundError) else str(error) or "no answer"
+            cause = "the file does not exist" if isinstance(error, FileNotFoundError) else str(error) or "no answer"
             raise InputError(f"{address}: cannot be downloaded ({cause}); check the connection") from error
         with partial.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if sha256 and digest != sha256:
             raise InputError(
-                f"{address}: has the SHA-256 {digest}, expected {sha256}: the file has changed, or its transfer was "
+                f"{address}: the SHA-256 is {digest}, expected {sha256}: the file has changed, or the download is "
                 "damaged; run the command again"
             )
 
@@ -150,7 +151,7 @@ def unpack_members(archive: Path, patterns: Iterable[str], name: str = "") -> No
                 # macOS adds a file ._NAME for each file.
                 members = [each for each in fnmatch.filter(unzipped.namelist(), pattern) if "/._" not in each]
                 if not members:
-                    raise InputError(f"{archive}: contains no {pattern}; has the archive changed?")
+                    raise InputError(f"{archive}: contains no file {pattern}; the archive may have changed")
                 for member in members:
                     with (
                         unzipped.open(member) as source,
@@ -162,7 +163,7 @@ def unpack_members(archive: Path, patterns: Iterable[str], name: str = "") -> No
 
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
-    """What the command reads: the folder, or the files in it."""
+    """The sources of the command: the folder, or the files in it."""
     if not dataset.files:  # the sample, which ships with convsim
         return []
     if dataset.command not in READ_FILES:
@@ -170,7 +171,7 @@ def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     files = [str(file) for file in visible if file.suffix != ".zip"]
     if not files:
-        raise InputError(f"{folder}: contains no file")
+        raise InputError(f"{folder}: contains no files")
     return files
 
 

@@ -1,9 +1,9 @@
-"""Show what a chat log contains: its format, columns and guessed roles, sample pairs, who answers, the next commands.
+"""Show what a chat log contains: its columns and their roles, sample pairs, who answers, and the next command.
 
   convsim inspect support.csv
 
-FILE is anything that the command conversations reads, and the options are the same: with --columns, you see the pairs
-that other roles give. Only the first messages are read, and nothing is written.
+FILE is any input of `convsim data conversations`, and the options are the same: try other roles with --columns to see
+which pairs they give. The command reads only the first messages and writes nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from data_scripts.pairs.options import CONTEXT
 from modeling_convsim.files.errors import InputError, one_line
 from modeling_convsim.files.records import Record
 
-MESSAGES = 2_000  # that are read of each log
-PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
+MESSAGES = 2_000  # read from each log
+PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
 
@@ -108,7 +108,7 @@ def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     if log.detected:
         print(f"  {log.describe()}")
     if log.broken.counts:
-        print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
+        print(f"  lines left out: {log.broken.counts.total():,}, for example {log.broken.examples[0]}")
     messages, ready = stored
     read = _number(messages, "message") if messages else _number(ready, "ready pair")
     first = "" if messages + ready < MESSAGES else "the first "
@@ -116,7 +116,7 @@ def _show_pairs(log: ChatLog, args: argparse.Namespace) -> list[dict[str, Any]]:
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
     print(f"\n{format_table(report)}")
-    if not first and (lost := explain_lost_links(report)):  # else, messages that are not there may follow
+    if not first and (lost := explain_lost_links(report)):  # else, the missing messages may follow
         print(f"warning: {lost}")
     return pairs
 
@@ -130,7 +130,7 @@ def _show_repliers(log: ChatLog, pairs: list[dict[str, Any]]) -> list[str]:
         ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))[:AUTHORS]
         shown = ", ".join(f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked)
         more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
-        print(f"replies by {shown}{more}; --repliers NAME keeps only those of an author")
+        print(f"replies by {shown}{more}; --repliers NAME keeps only replies by that author")
     return [] if WHO_ANSWERS in log.detected else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
 
 

@@ -1,20 +1,21 @@
 """Turn dumps of Reddit comments into pairs of a comment and a reply, with the paper's filters.
 
 Each reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
-fewer than 350 characters, more than 70 % letters, no https, /r/ or @ at the start, no author with "bot" in the name,
-not deleted. The comments that each rule removes are counted; the counts are printed and written to OUTPUT/report.json.
+not deleted, fewer than 350 characters, more than 70% letters, no https, /r/ or @ at the start, and no "bot" in the
+author's name. The comments that each rule removes are counted; the counts are printed and written to
+OUTPUT/report.json.
 
-The column context of a pair has the comments before its input, the newest first: its parent, the parent of that one,
-and so on, without those that a rule removes.
+The column context of a pair contains the comments before its input, the newest first: its parent, the parent's parent,
+and so on, without removed comments.
 
-Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
-converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
-Parquet files may also be named in place of dumps, and so may a dataset of comments on the Hub, or some of its files; it
-is streamed, and needs the columns id, parent_id, link_id, author, body, subreddit and created_utc.
+Dumps are JSON Lines files of Pushshift or arctic-shift (.zst, .bz2, .xz, .gz or uncompressed), named RC_* or
+*_comments. They are converted to Parquet files of comments. --comments keeps these files, and later runs read only new
+dumps. The command also reads such Parquet files directly, or streams a dataset on the Hub, or some of its files, with
+the columns id, parent_id, link_id, author, body, subreddit and created_utc.
 
 Examples:
   convsim data reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
-  convsim data reddit dumps/ --comments data/comments                        (only reads the dumps)
+  convsim data reddit dumps/ --comments data/comments                        (converts the dumps, writes no pairs)
   convsim data reddit data/comments/*.parquet --output data/reddit --engine spark
   convsim data reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
 """
@@ -51,7 +52,7 @@ from modeling_convsim.files.texts import UNPACK, BrokenLines, check_file
 
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
-MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
+MAX_COMPRESSION = 20  # no dump of comments is compressed to less than 1/20 of its size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,29 +62,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="+",
         metavar="FILE_OR_FOLDER",
-        help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
+        help="dumps or .parquet files of comments; in a folder, the files named RC_* or *_comments are read; "
         f"or {HUB_HELP}; files and folders may be URLs (s3://, gs://, hdfs://)",
     )
     group.add_argument(
         "--comments",
         type=storage_argument,
         metavar="FOLDER",
-        help="keep the comments in this folder, as a Parquet file for each dump; dumps that an earlier run converted "
-        "are not read again, and a file of the same name from another dump is replaced; without --output, only read "
+        help="keep the comments in this folder, as one Parquet file per dump; dumps that an earlier run converted "
+        "are not read again; a file of the same name from another dump is replaced; without --output, only convert "
         "the dumps (default: do not keep the comments)",
     )
     group.add_argument(
         "--submissions",
         action="store_true",
-        help="use titles of submissions as inputs too: also read dumps of submissions (RS_*, *_submissions, *_posts)",
+        help="also use titles of submissions as inputs: read dumps of submissions too (RS_*, *_submissions, *_posts)",
     )
     group.add_argument(
         "--workers",
         type=whole_number(1),
         default=CORES,
         metavar="N",
-        help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
-        "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
+        help="maximum number of dumps to read in parallel, each in its own process; fewer if the decompression windows "
+        "of large .zst dumps, up to 2 GiB each, would exceed --memory_limit (default: number of cores, %(default)s)",
     )
     add_context_argument(group)
     add_filter_arguments(parser)
@@ -114,7 +115,7 @@ def find_files(sources: list[str], submissions: bool, filters: Filters) -> list[
             else:
                 files.append(file)
     if not files:
-        raise InputError(f"no dump of comments in {', '.join(sources)}; expected files named like RC_2015-01.zst")
+        raise InputError(f"no dumps of comments in {', '.join(sources)}; expected files such as RC_2015-01.zst")
     names: dict[str, Path] = {}
     for file in files:
         if file.suffix == ".parquet":
@@ -123,7 +124,7 @@ def find_files(sources: list[str], submissions: bool, filters: Filters) -> list[
             check_file(file, DUMP_FORMS)
         other = names.setdefault(comments_name(file), file)
         if other is not file:
-            raise InputError(f"{other} and {file}: two files with the same name; leave one out, or rename it")
+            raise InputError(f"{other} and {file}: two files with the same name; remove or rename one")
     return files
 
 
@@ -147,11 +148,11 @@ def _check_comments(file: Path, filters: Filters) -> None:
     missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
     if missing:
         raise InputError(
-            f"{file}: no column {', '.join(missing)}; expected comments that this command kept with --comments "
-            f"(ready pairs: convsim data conversations {file})"
+            f"{file}: no column {', '.join(missing)}; expected comments that this command saved with --comments "
+            f"(for ready pairs: convsim data conversations {file})"
         )
     lost = {"--markdown": filters.markdown, "--language": not {*comment_schema(filters).names} <= {*columns}}
-    refuse_options(lost, f"{file} was converted without it; name the dump that it was converted from")
+    refuse_options(lost, f"{file} was converted without it; pass the original dump instead")
 
 
 def comments_name(dump: Path | str) -> str:
@@ -168,7 +169,7 @@ def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
     filters = read_filters(PairOptions.from_arguments(args))
     if args.output is None and args.comments is None:
-        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
+        raise InputError("--output: missing; state the folder for the pairs (or only --comments, to convert the dumps)")
     check_output(args)
     datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
@@ -213,7 +214,7 @@ def _write(
         pairs = join_replies(comments, filters, args.submissions, report, args.context)
         if lost := explain_losses(report):
             if not report["kept comments"][PAIR]:
-                raise InputError(f"no pair is left to write: {lost}; these are the counts:\n{format_table(report)}")
+                raise InputError(f"no pairs are left to write: {lost}; the counts are:\n{format_table(report)}")
             print(f"warning: {lost}", file=sys.stderr)
         summary = write_pairs(pairs, folder, PairOptions.from_arguments(args), report, public_sources=True)
     print(summary)
@@ -243,7 +244,7 @@ def _read(
     reused = convert_sources([*dumps, *hub_datasets], outputs, broken, workers, filters, cluster)
     if reused:
         total = len(dumps) + len(datasets)
-        print(f"{reused} of {total} dumps were read by an earlier run: their files in {folder} are used")
+        print(f"{reused} of {total} dumps were converted by an earlier run; reading their files in {folder}")
     return [*(file for file in files if file.suffix == ".parquet"), *outputs]
 
 

@@ -1,4 +1,4 @@
-"""Copy the sample dataset of this project to a folder: pairs of an input and its reply, NLI and STS examples."""
+"""Copy the sample dataset that ships with convsim to a folder: pairs of an input and a reply, NLI and STS examples."""
 
 import argparse
 import shutil
@@ -12,8 +12,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add_output_argument(
         parser,
-        "folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "
-        "earlier sample is replaced",
+        "folder for the pairs and its subfolders nli and sts, for example data/sample; an existing copy of the "
+        "sample is replaced",
     )
 
 

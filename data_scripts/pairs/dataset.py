@@ -69,7 +69,7 @@ def write_pairs(
         The report as a text, which a command prints when the output is complete.
 
     Raises:
-        InputError: no pair is left.
+        InputError: no pairs are left.
     """
     masking = (phone_regions(options), public_sources) if options.mask else None
     pairs = pairs.select(PAIR_SCHEMA.names)
@@ -85,7 +85,7 @@ def write_pairs(
         parts = [write(tables, 0, 0)]
     counts = join_parts(parts, folder)
     if not counts.pairs:
-        raise InputError(f"no pair is left to write; these are the counts:\n{format_table(report)}")
+        raise InputError(f"no pairs are left to write; the counts are:\n{format_table(report)}")
     report["pairs"] = {"repeated in their thread": counts.read["repeated"]}
     if options.max_repeats:
         total = pairs.count().to_pyarrow().as_py()

@@ -51,15 +51,15 @@ def add_filter_arguments(parser: argparse.ArgumentParser, options: type[PairOpti
         parser: the parser of the command.
         options: their defaults.
     """
-    group = parser.add_argument_group(title="cleaning", description="both texts of a pair must pass")
+    group = parser.add_argument_group(title="cleaning", description="applied to both texts of a pair")
     group.add_argument(
         "--filters",
         choices=("chat", "paper", "none"),
         default=options.filters,
         help=f"chat: remove deleted and empty texts, and texts of {MAX_CHARACTERS['chat']:,} characters or more; "
-        f"paper: the rules of Yang et al. (2018) for Reddit, which also remove texts of {MAX_CHARACTERS['paper']} "
-        f"characters or more, of {MIN_LETTERS_PERCENT} %% letters or fewer, that start with "
-        f'{", ".join(LINK_PREFIXES)}, or whose author\'s name contains "bot"; none: only remove deleted and empty '
+        "paper: the rules of Yang et al. (2018) for Reddit, which also remove texts with "
+        f"{MAX_CHARACTERS['paper']} characters or more, with {MIN_LETTERS_PERCENT}%% letters or fewer, that start with "
+        f'{", ".join(LINK_PREFIXES)}, or by authors with "bot" in their names; none: only remove deleted and empty '
         "texts (default: %(default)s)",
     )
     group.add_argument(
@@ -70,45 +70,45 @@ def add_filter_arguments(parser: argparse.ArgumentParser, options: type[PairOpti
         type=whole_number(0),
         default=options.min_characters,
         metavar="N",
-        help="remove shorter texts (default: %(default)s)",
+        help="remove texts with fewer than N characters (default: %(default)s)",
     )
     group.add_argument(
         "--language",
         metavar="CODE",
-        help="remove texts that the detector is sure are in another language than this one, such as en (ISO 639-1); "
-        "short texts, about which it is not sure, stay (default: keep all languages)",
+        help="keep only texts in this language, such as en (ISO 639-1), and texts whose language is uncertain, mostly "
+        "short ones (default: keep all languages)",
     )
     group.add_argument(
         "--bots",
         type=Path,
         metavar="FILE",
-        help="remove texts by the authors listed in this file, one name per line, in any case",
+        help="remove texts by the authors listed in this file, one name per line; case is ignored",
     )
     group.add_argument(
         "--max_repeats",
         type=whole_number(1),
         metavar="N",
-        help='keep at most N pairs with the same response ("Thanks!"), ignoring case, punctuation and spaces '
-        "(default: all)",
+        help='keep at most N pairs with the same response (such as "Thanks!"), ignoring case, punctuation and spaces '
+        "(default: keep all)",
     )
     group.add_argument(
         "--mask",
         action="store_true",
-        help="after all rules, replace e-mail addresses, phone, card and account numbers, IP addresses, user names "
-        "(@name, u/name), keys of services and URLs with credentials by [EMAIL], [PHONE] …; rename threads, and "
-        "sources that are not public; people's names in the text (except those that reading a chat log removes) and "
-        "the files of --comments stay as they are",
+        help="after filtering, replace email addresses, phone, card and account numbers, IP addresses, user names "
+        "(@name, u/name), API keys and URLs with credentials by [EMAIL], [PHONE], and so on; rename threads and "
+        "non-public sources; not masked: people's names in texts (except those removed when a chat log is read) and "
+        "the files of --comments",
     )
     group.add_argument(
         "--phone_regions",
         metavar="CODES",
-        help="with --mask: the countries whose phone numbers are masked without their country code, too, such as US,DE "
+        help="with --mask: countries whose phone numbers are also masked if the country code is missing, such as US,DE "
         "(ISO 3166; default: US)",
     )
 
 
 def read_filters(options: PairOptions, keep_salutations: bool = False) -> Filters:
-    """The rules that options state, which are checked.
+    """Check the options and return the rules that they select.
 
     Raises:
         InputError: the list of bots cannot be read, or the language cannot be detected.
@@ -125,7 +125,7 @@ def read_filters(options: PairOptions, keep_salutations: bool = False) -> Filter
             ) from error
         bots = tuple(sorted({line.strip().lower() for line in lines if line.strip()}))
         if not bots:
-            raise InputError(f"--bots {options.bots}: holds no name; expected one per line")
+            raise InputError(f"--bots {options.bots}: contains no names; expected one per line")
     if options.language and options.language not in languages():
         raise InputError(f"--language {options.language}: expected one of {', '.join(languages())}")
     return Filters(options.filters, options.min_characters, bots, options.language, options.markdown, keep_salutations)
@@ -143,10 +143,10 @@ def phone_regions(options: PairOptions) -> tuple[str, ...]:
     if options.phone_regions is None:
         return DEFAULT_REGIONS
     if not options.mask:
-        raise InputError("--phone_regions: only with --mask, which masks phone numbers")
+        raise InputError("--phone_regions: only valid with --mask; add --mask, or leave it out")
     regions = tuple(dict.fromkeys(code.strip().upper() for code in options.phone_regions.split(",")))
     if unknown := [code for code in regions if code not in phonenumbers.SUPPORTED_REGIONS]:
-        raise InputError(f"--phone_regions: no country is '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
+        raise InputError(f"--phone_regions: unknown country '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
     return regions
 
 
@@ -157,8 +157,7 @@ def add_context_argument(parser: argparse._ActionsContainer) -> None:
         type=whole_number(0),
         default=CONTEXT,
         metavar="N",
-        help="maximum number of earlier turns of the thread in the column context of a pair, 0 for none (default: "
-        "%(default)s)",
+        help="maximum number of earlier turns in the column context of a pair; 0 for none (default: %(default)s)",
     )
 
 
@@ -168,8 +167,8 @@ def add_memory_argument(parser: argparse._ActionsContainer) -> None:
         "--memory_limit",
         default=MEMORY_LIMIT,
         metavar="SIZE",
-        help="memory for joining and sorting, such as 2GiB (with Spark: of its driver); the rest spills to disk, next "
-        "to OUTPUT (default: %(default)s)",
+        help="memory limit for joining and sorting, such as 2GiB (with Spark: for the driver); larger data spill to "
+        "disk, next to OUTPUT (default: %(default)s)",
     )
 
 
@@ -180,15 +179,15 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("duckdb", "spark"),
         default="duckdb",
-        help="the engine that joins and sorts: DuckDB in this process, or Spark (which needs Java and "
-        "the extra spark of convsim) (default: %(default)s)",
+        help="engine for joining and sorting: DuckDB in this process, or Spark, which needs Java and "
+        "pip install 'convsim[spark]' (default: %(default)s)",
     )
     add_memory_argument(group)
     group.add_argument(
         "--spark_master",
         metavar="URL",
-        help="Spark's master, such as spark://host:7077 or yarn; its machines must see all files, as URLs on a "
-        "cluster (default: that of the Spark configuration, else local[*])",
+        help="Spark master, such as spark://host:7077 or yarn; on a cluster, all files must be URLs that its machines "
+        "can read (default: from the Spark configuration, or local[*])",
     )
 
 
@@ -208,20 +207,20 @@ def memory_bytes(limit: str) -> int:
 def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
     group = parser.add_argument_group("output")
-    output_help = "folder or URL to which the pairs are written"
+    output_help = "folder or URL for the dataset of pairs"
     add_dataset_arguments(group, output_help, type=storage_argument, required=required)
     group.add_argument(
         "--split",
         choices=("thread", "random"),
         default=PairOptions.split,
-        help="thread: assign whole threads to train (89 %%), validation (1 %%) or test (10 %%), so that each "
-        "conversation is in one split; random: assign single pairs, as in the paper (default: %(default)s)",
+        help="thread: assign whole threads to train (89%%), validation (1%%) or test (10%%), which keeps each "
+        "conversation in one split; random: assign pairs independently, as in the paper (default: %(default)s)",
     )
     group = parser.add_argument_group("Hub")
     group.add_argument(
         "--push_to_hub",
         metavar="OWNER/NAME",
-        help="publish the folder as this dataset, which needs --license; a new dataset is private",
+        help="publish the folder as this dataset on the Hub; requires --license; new datasets are private",
     )
 
 
@@ -235,10 +234,10 @@ def check_output(args: argparse.Namespace) -> None:
         check_license("--license", args.license)
     if args.push_to_hub:
         if is_url(args.output):
-            raise InputError("--push_to_hub: not with the URL of an --output; name a folder on a disk")
+            raise InputError("--push_to_hub: --output must be a local folder, not a URL")
         check_repository_id(args.push_to_hub)
         if not args.license:
             raise InputError(
                 "--push_to_hub: add --license ID with the license of the texts, as the Hub spells it (such as "
-                "cc-by-4.0): whoever downloads the dataset must know what they may do with it"
+                "cc-by-4.0); users of the dataset must know what they may do with it"
             )

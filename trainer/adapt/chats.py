@@ -64,7 +64,7 @@ def adapt_to_chats(
         The contents of results.json.
 
     Raises:
-        InputError: a file, an option or the base is not usable, or no pair is left.
+        InputError: a file, an option or the base is not usable, or no pairs are left.
     """
     if is_url(output):
         raise InputError(f"--output {output}: a run is written to a disk; name a folder")

@@ -211,7 +211,7 @@ def test_replies_to_messages_that_are_not_there_are_named_and_the_others_are_wri
     assert "warning: 3 replies name messages that are not there; name the file" in capsys.readouterr().err
     assert pairs_of(tmp_path / "out") == {("words of c1", "words of c2")}
     assert run(answered, "--output", tmp_path / "none") == 2
-    assert "no pair is left to write: 3 replies name messages that are not there" in capsys.readouterr().err
+    assert "no pairs are left to write: 3 replies name messages that are not there" in capsys.readouterr().err
     assert main(["inspect", str(answered)]) == 0
     assert "warning: 3 replies name messages that are not there" in capsys.readouterr().out
 
@@ -284,8 +284,8 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
         ("thread\ttext", ["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
         ("thread\ttext", ["--columns", "text=body"], "--columns text=body: no such column in"),
         ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
-        ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files hold ready pairs, which name no authors"),
-        ("input\tresponse", ["--repliers", "Tom"], "--repliers: all files hold ready pairs, which name no authors"),
+        ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files contain ready pairs, which have no authors"),
+        ("input\tresponse", ["--repliers", "Tom"], "--repliers: all files contain ready pairs, which have no authors"),
         ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
     ],
 )
@@ -308,11 +308,11 @@ def test_a_wrong_option_and_one_that_the_table_does_not_use_are_refused(
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
         (lambda at: raw(at / "c.png", b"input,response\n"), "c.png: unknown kind of file"),
-        (lambda at: raw(at / "c.xlsx", b"PK"), "c.xlsx: a spreadsheet; save it as CSV"),
-        (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: not .mbox, in which a folder of mails is one file"),
+        (lambda at: raw(at / "c.xlsx", b"PK"), "c.xlsx: spreadsheets are not supported; export it as CSV"),
+        (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: this mail format is not supported"),
         (lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]), "the archive is truncated"),
-        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pair is left to write"),
-        (lambda at: json_lines(at / "c.json", EMPTY_CHANNEL), "no pair is left to write"),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pairs are left to write"),
+        (lambda at: json_lines(at / "c.json", EMPTY_CHANNEL), "no pairs are left to write"),
     ],
 )
 def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
@@ -357,7 +357,7 @@ def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_
         (tmp_path / parent / "logs").mkdir(parents=True)
         files.append(write_tsv(tmp_path / parent / "logs" / "chat.tsv", "input\tresponse", "how are you\tvery well"))
     assert run(*files, "--output", tmp_path / "out") == 2
-    assert "another file has the same name in a folder of the same name; rename one" in capsys.readouterr().err
+    assert "another input has the same file and folder name; rename one" in capsys.readouterr().err
 
 
 TICKETS = [
@@ -385,7 +385,7 @@ def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_count
     flagged = write_tsv(tmp_path / "f.tsv", *(f"{line}\t{flag}" for line, flag in zip(TICKETS, flags, strict=True)))
     assert run(flagged, "--repliers", "-o", tmp_path / "flagged") == 0
     assert pairs_of(tmp_path / "flagged") == pairs_of(tmp_path / "out")
-    assert "only replies in which is_staff is T become pairs" in capsys.readouterr().err
+    assert "using only replies where is_staff is T" in capsys.readouterr().err
 
 
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):
@@ -401,7 +401,7 @@ def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_
 def test_a_log_in_which_few_answer_many_gives_a_hint_and_its_pairs_are_read_without_contexts(tmp_path, capsys):
     assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "-o", tmp_path / "out") == 0
     error = capsys.readouterr().err
-    assert "hint: a few authors answer the others; --repliers Jo 'Tom Lee' makes pairs of their replies only" in error
+    assert "hint: a few authors answer all the others; --repliers Jo 'Tom Lee' uses only their replies" in error
     assert any(row["context"] for row in read(tmp_path / "out"))
     assert run(*sorted((tmp_path / "out").glob("*.parquet")), "-o", tmp_path / "again") == 0
     assert pairs_of(tmp_path / "again") == pairs_of(tmp_path / "out")

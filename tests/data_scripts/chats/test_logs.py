@@ -386,11 +386,11 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
             {"speaker": "author.name"},
             "--columns speaker=author.name: no such column in",
         ),
-        (lambda at: slack_export(at / "team"), {"text": "body"}, "team is an export with fixed columns"),
+        (lambda at: slack_export(at / "team"), {"text": "body"}, "team is a chat export with fixed columns"),
         (
             lambda at: write(at / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]}),
             {"gap": 60},
-            "--gap: no pause ends a conversation in the format of",
+            "--gap: pauses do not end conversations in the format of",
         ),
         (
             lambda at: bytes_of(at / "c.json", b'[{"input": "a", "response": "b"}, {'),
@@ -400,7 +400,7 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
         (lambda at: bytes_of(at / "c.json", b'{"input": \n "a"'), {}, "c.json: not JSON and not JSON lines either"),
         (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: an archive of several files; unpack it"),
         (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
-        (lambda at: at, {}, "neither a Slack export, which contains users.json"),
+        (lambda at: at, {}, "neither a Slack export (with users.json"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, options, message):

@@ -101,7 +101,7 @@ def catalog(requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], capsys: pytest.CaptureFixture) -> None:
     assert main(["download", "nli/toy", "data/talk", "sts"]) == 0
     printed = capsys.readouterr().out
-    assert "0 of 3 datasets exist in data" in printed
+    assert "0 of 3 datasets already exist in data" in printed
     assert load_columns("data/nli/toy", ("premise", "label"))["train"]["premise"] == ["A cat naps."]
     assert "license: cc0-1.0" in Path("data/nli/toy/README.md").read_text()
     assert load_pairs("data/talk")["train"]["response"] == [UTTERANCES[1]["text"]]
@@ -128,7 +128,7 @@ def test_what_exists_is_left_and_what_was_downloaded_is_used(
 ) -> None:
     assert main(["download", "nli/toy", "-o", "mine"]) == 0
     assert main(["download", "nli/toy", "nli/toy", "-o", "mine"]) == 0
-    assert "1 of 1 datasets exist in mine" in capsys.readouterr().out
+    assert "1 of 1 datasets already exist in mine" in capsys.readouterr().out
     shutil.rmtree("mine/nli/toy")
     assert main(["download", "nli/toy", "-o", "mine"]) == 0
     assert requests[1:] == ["/train.tsv"]
@@ -148,11 +148,11 @@ def test_the_catalog_is_printed_without_names(catalog: dict, capsys: pytest.Capt
     [
         (
             ["nli/tov"],
-            "'nli/tov': no such public dataset or preset; did you mean 'nli/toy'?; convsim data download lists them",
+            "'nli/tov': no such public dataset or preset; did you mean 'nli/toy'?; `convsim data download` lists them",
         ),
         (["absent.yaml"], "'absent.yaml': no such public dataset or preset"),
         (["damaged.yaml"], "damaged.yaml: not readable as YAML: "),
-        (["adapt"], "adapt: names no public dataset, so there is nothing to download"),
+        (["adapt"], "adapt: uses no public dataset, so there is nothing to download"),
     ],
 )
 def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
@@ -165,11 +165,11 @@ def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, wor
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("nli/toy", {"address": "gone.tsv"}, "gone.tsv: cannot be downloaded (there is no such file)"),
+        ("nli/toy", {"address": "gone.tsv"}, "gone.tsv: cannot be downloaded (the file does not exist)"),
         ("nli/toy", {"address": "cut.tsv"}, "cut.tsv: cannot be downloaded (Response payload is not completed"),
         ("nli/toy", {"address": "hang.tsv"}, "hang.tsv: cannot be downloaded ("),
-        ("nli/toy", {"sha256": "0" * 64}, "train.tsv: has the SHA-256"),
-        ("sts", {"members": ["*.xml"]}, "sts.zip: contains no *.xml; has the archive changed?"),
+        ("nli/toy", {"sha256": "0" * 64}, "train.tsv: the SHA-256 is"),
+        ("sts", {"members": ["*.xml"]}, "sts.zip: contains no file *.xml; the archive may have changed"),
         ("sts", {"address": "train.tsv", "name": ""}, "train.tsv: not a readable .zip"),
     ],
 )

@@ -88,7 +88,7 @@ def test_an_export_shows_its_format_and_broken_lines(tmp_path, capsys, monkeypat
     assert run(path) == 0
     output = capsys.readouterr().out
     assert "format: messages with roles" in output and "  column  " not in output
-    assert "lines left out: 1, such as" in output and "2 messages gave 1 pair, such as" in output
+    assert "lines left out: 1, for example" in output and "2 messages gave 1 pair, such as" in output
     monkeypatch.setattr(inspect, "MESSAGES", 2)
     assert run(path) == 0
     assert "the first 2 messages gave 1 pair" in capsys.readouterr().out
@@ -115,8 +115,8 @@ def test_the_authors_who_answer_are_shown_and_selected_by_the_next_command(tmp_p
     assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
     output = capsys.readouterr().out
     assert (
-        "replies by Jo 16, Tom Lee 16, Ann 0 2, Ann 1 2, Ann 2 2 and 5 more; --repliers NAME keeps only those of an "
-        "author\n" in output
+        "replies by Jo 16, Tom Lee 16, Ann 0 2, Ann 1 2, Ann 2 2 and 5 more; --repliers NAME keeps only replies by "
+        "that author\n" in output
     )
     assert "--repliers Jo 'Tom Lee' -o runs/c\n" in output
 

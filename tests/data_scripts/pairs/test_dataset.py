@@ -259,7 +259,7 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
 
 
 def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):
-    with pytest.raises(InputError, match=r"(?s)no pair is left to write; these are the counts:.*removed by a rule +7"):
+    with pytest.raises(InputError, match=r"(?s)no pairs are left to write; the counts are:.*removed by a rule +7"):
         written(tmp_path / "out", [], sections={"texts": {"removed by a rule": 7}})
     assert not list((tmp_path / "out").glob("*.parquet"))
 

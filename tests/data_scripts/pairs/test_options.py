@@ -28,9 +28,9 @@ def regions_of(*arguments: str) -> tuple[str, ...]:
 def test_the_countries_of_phone_numbers_are_given_with_mask():
     assert regions_of() == regions_of("--mask") == ("US",)
     assert regions_of("--mask", "--phone_regions", "de, US,DE") == ("DE", "US")
-    with pytest.raises(InputError, match="--phone_regions: only with --mask"):
+    with pytest.raises(InputError, match="--phone_regions: only valid with --mask"):
         options("--phone_regions", "DE")
-    with pytest.raises(InputError, match="--phone_regions: no country is 'XX'; expected codes such as US,DE"):
+    with pytest.raises(InputError, match="--phone_regions: unknown country 'XX'; expected codes such as US,DE"):
         options("--mask", "--phone_regions", "DE,xx,YY")
     assert options("--mask", "--phone_regions", "DE") == PAPER
 
@@ -46,7 +46,7 @@ def test_options_become_filters(tmp_path: Path):
     [
         (["--language", "english"], "--language english: expected one of .*, en, "),
         (["--bots", "missing.txt"], "--bots missing.txt: cannot be read"),
-        (["--bots", os.devnull], "--bots /dev/null: holds no name; expected one per line"),
+        (["--bots", os.devnull], "--bots /dev/null: contains no names; expected one per line"),
     ],
 )
 def test_wrong_options_are_refused(arguments, message):

@@ -91,7 +91,7 @@ def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys):
     assert run(dump, "--output", tmp_path / "out") == 2
     error = capsys.readouterr().err
     reason = "2 comments reply to comments that are not in the dumps; name the other dumps"
-    assert f"error: no pair is left to write: {reason}" in error and "kept comments" in error
+    assert f"error: no pairs are left to write: {reason}" in error and "kept comments" in error
 
 
 def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
@@ -221,7 +221,7 @@ def test_a_language_filters_dumps_and_files_of_comments_with_a_language(tmp_path
     assert (
         run(made, "--output", tmp_path / "none", "--language", "de") == 2
     )  # there is no German pair, but the option is accepted
-    assert "no pair is left" in capsys.readouterr().err
+    assert "no pairs are left" in capsys.readouterr().err
     assert run(dump, "--comments", tmp_path / "without") == 0
     assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
     assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
@@ -243,7 +243,7 @@ def test_dumps_that_an_earlier_run_read_are_not_read_again(tmp_path, capsys, mon
     write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}, comment("c", "t1_a"))
     capsys.readouterr()
     assert run(*files, "--output", tmp_path / "again", *options) == 0
-    assert "1 of 2 dumps were read by an earlier run" in capsys.readouterr().out
+    assert "1 of 2 dumps were converted by an earlier run" in capsys.readouterr().out
     now = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "comments").iterdir()}
     assert {name for name in made if made[name] == now[name]} == {"RC_1.parquet"} and now.keys() == made.keys()
     assert [row["response"][-1] for row in read(tmp_path / "again")] == ["b", "c"]
@@ -305,7 +305,7 @@ def pairs_for_comments(folder: Path) -> Path:
         (utf_16, "RC_1.jsonl: UTF-16, expected UTF-8; convert the file to UTF-8"),
         (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
-        (lambda folder: [folder], "no dump of comments in"),
+        (lambda folder: [folder], "no dumps of comments in"),
         (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
         (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),

@@ -47,7 +47,7 @@ def test_urls_give_the_files_that_folders_give(s3_server, tmp_path, capsys):
         capsys.readouterr().err
     )
     assert run(*urls, "--overwrite") == 0
-    assert "2 of 2 dumps were read by an earlier run" in capsys.readouterr().out
+    assert "2 of 2 dumps were converted by an earlier run" in capsys.readouterr().out
     assert uploaded(s3_server, "pairs/") == contents(tmp_path / "pairs")
 
 
@@ -57,7 +57,7 @@ def test_urls_give_the_files_that_folders_give(s3_server, tmp_path, capsys):
         ("s3://bucket/RC_1.bz2 -o out", "s3://bucket/RC_1.bz2: cannot be read"),
         ("az://bucket/RC_1.bz2 -o out", "az://bucket/RC_1.bz2: Install adlfs"),
         ("zz://bucket/RC_1.bz2 -o out", "zz://bucket/RC_1.bz2: no access to zz://"),
-        ("{dump} -o s3://bucket/out --push_to_hub me/pairs --license mit", "--push_to_hub: not with the URL"),
+        ("{dump} -o s3://bucket/out --push_to_hub me/pairs --license mit", "--push_to_hub: --output must be a local"),
     ],
 )
 def test_a_mistake_in_a_url_is_one_line(s3_server, tmp_path, monkeypatch, capsys, arguments, message):

@@ -169,7 +169,7 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
 @pytest.mark.parametrize(
     ("chats", "more", "message"),
     [
-        ([["do you like the cat"]] * 3, (), "no pair is left to write"),
+        ([["do you like the cat"]] * 3, (), "no pairs are left to write"),
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
         (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
         (CHATS, ("--license", "my own"), "license is 'my own'; expected a license"),

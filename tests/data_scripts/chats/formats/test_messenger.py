@@ -140,6 +140,6 @@ def test_a_broken_chat_is_refused_with_its_first_fault(tmp_path):
     (tmp_path / "m.json").write_text(json.dumps(plain() | {"messages": "none"}, indent=1))
     log = ChatLog(tmp_path / "m.json", "m")
     with pytest.raises(
-        InputError, match=r"contains no message .*wrong type \(messages should be a list of objects\); it was read as "
+        InputError, match=r"contains no messages .*wrong type \(messages should be a list of objects\); it was read as "
     ):
         store_logs([log], Filters("chat"), tmp_path)
