@@ -1,4 +1,4 @@
-"""Fine-tune a pretrained text encoder on your own chats, so that it finds their replies. Wants a GPU.
+"""Fine-tune a pretrained text encoder to find replies in your own chats. A GPU is recommended.
 
 python examples/finetune_pretrained.py examples/support.csv --model sentence-transformers/all-MiniLM-L6-v2 \
     --max_steps 50
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", type=Path, help="an export of a chat program, or a table")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2", help="any text encoder")
-    parser.add_argument("--max_steps", type=int, default=500, help="number of batches (default: %(default)s)")
+    parser.add_argument("--max_steps", type=int, default=500, help="training steps (default: %(default)s)")
     parser.add_argument("-o", "--output", type=Path, default=Path("runs/finetuned"), help="(default: %(default)s)")
     options = parser.parse_args()
     try:

@@ -1,9 +1,9 @@
-"""Search a chat log by meaning: the messages that are most like a query, and how they were answered.
+"""Search a chat log by meaning: print the messages most similar to a query, and their answers.
 
 python examples/search_my_chats.py examples/support.csv "my tent lets the rain in"
 python examples/search_my_chats.py WhatsApp.zip "when do we meet?"
 
-`convsim index` saves such an index.
+To keep such an index, use `convsim index`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from modeling_convsim.suggestion import ReplyIndex
 
 
 def build_index(log: Path) -> ReplyIndex:
-    """Read a log, and index its messages with their answers."""
+    """Read a log and index its messages with their answers."""
     with TemporaryDirectory() as folder:
         prepare_conversations([log], ConversationOptions(), Path(folder) / "pairs")
         splits = load_dataset("parquet", data_dir=f"{folder}/pairs", keep_in_memory=True)

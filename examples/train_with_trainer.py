@@ -1,4 +1,4 @@
-"""Train an encoder with transformers.Trainer instead of convsim's trainer: the models return their own loss.
+"""Train an encoder with transformers.Trainer instead of convsim's trainer; the models compute their own loss.
 
 python examples/train_with_trainer.py --max_steps 200
 """
@@ -24,10 +24,10 @@ def collate(tokenizer: Any, pairs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train on the sample dataset, and score replies to a message."""
+    """Train on the sample dataset and score replies to a message."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=base_model(), help="folder or Hub id (default: the base)")
-    parser.add_argument("--max_steps", type=int, default=200, help="number of batches (default: %(default)s)")
+    parser.add_argument("--model", default=base_model(), help="folder or Hub id (default: the base model)")
+    parser.add_argument("--max_steps", type=int, default=200, help="training steps (default: %(default)s)")
     parser.add_argument("-o", "--output", default="runs/trainer", help="folder (default: %(default)s)")
     options = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(options.model)
