@@ -1,4 +1,4 @@
-"""Prepare data for the trainer: convsim data NAME ... runs a command, NAME --help explains it."""
+"""Prepare data for the trainer. `convsim data NAME --help` explains a command."""
 
 import argparse
 import sys

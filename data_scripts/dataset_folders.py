@@ -91,7 +91,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     lines = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
         f"# {escape_text(source)}\n",
-        "Written by `convsim data`; `report.json` says what was read and what was left out.\n",
+        "Created by `convsim data`; `report.json` lists what was read and what was left out.\n",
         "| split | rows |",
         "|---|---:|",
         *(f"| {name} | {rows:,} |" for name, rows in splits.items()),
@@ -104,7 +104,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
 def license_section(licenses: list[str]) -> str:
     """The section of a card that states the licenses, or that they are missing."""
     missing = (
-        "NOT STATED. Whoever publishes this dataset must add the license of its texts as `license` at the top of this "
-        "file, and say here who owns the texts and under which terms they may be used."
+        "NOT STATED. Before you publish this dataset, add the license of its texts as `license` at the top of this "
+        "file, and state here who owns the texts and under which terms they may be used."
     )
     return f"## License\n\n{', '.join(f'`{name}`' for name in licenses) if licenses else missing}\n"

@@ -243,7 +243,7 @@ def load_pairs(source: str) -> DatasetDict:
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    pairs = load_columns(source, PAIR_TEXTS, "; `convsim data conversations` makes pairs of tables and chats")
+    pairs = load_columns(source, PAIR_TEXTS, "; `convsim data conversations` creates pairs from tables and chats")
     has_context = all("context" in split.column_names for split in pairs.values())
     columns = [*PAIR_TEXTS, *(["context"] if has_context else [])]
     pairs = pairs.select_columns(columns)
@@ -268,7 +268,7 @@ def _load_path(source: str, columns: tuple[str, ...], hint: str) -> DatasetDict:
 
     path = Path(source)
     if not source:
-        raise InputError("'': an empty name, expected a folder")
+        raise InputError("'': empty name; expected a folder")
     if not path.is_file() and not path.is_dir():
         problem = "neither a file nor a folder" if path.exists() else f"no such folder{how_to_build(path)}"
         raise InputError(f"{source}: {problem}")
@@ -282,7 +282,7 @@ def _load_path(source: str, columns: tuple[str, ...], hint: str) -> DatasetDict:
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         needed = f" with {', '.join(columns)}" if columns else ""
         problem = dataset_problem(error, parse_hub_name(source))
-        raise InputError(f"{source}: nothing in it can be read as a dataset{needed} ({problem})") from error
+        raise InputError(f"{source}: cannot be read as a dataset{needed} ({problem})") from error
 
 
 def _split_files(path: Path) -> dict[str, list[str]]:

@@ -70,7 +70,7 @@ def open_cells(records: Records) -> tuple[str, Records] | None:
     found = [each for each in found if plain_name(each.column) != REFUSED] or found
     shape = shape_of(roles)
     if len(found) == 1 and (shape is None or roles.get("text") == found[0].column):
-        return f"a transcript in {found[0].column} of each row", _open_conversations(records, found[0])
+        return f"transcripts in the column {found[0].column}", _open_conversations(records, found[0])
     return None
 
 

@@ -151,7 +151,7 @@ def _offset(name: str | None, offset: int | None) -> int:
     if offset is None and name is not None:
         if name.upper() not in _ZONES:
             raise BrokenLineError(
-                "wrong time", f"the time zone {name} is not known; expected one of {', '.join(_ZONES)}, or +HH:MM"
+                "wrong time", f"unknown time zone {name}; expected one of {', '.join(_ZONES)}, or +HH:MM"
             )
         return _ZONES[name.upper()] * 3600
     return offset or 0
@@ -215,13 +215,13 @@ def find_order(values: Iterable[Any], stated: str | None, location: str) -> str 
         firsts, thirds = (len(set(numbers)) for numbers in zip(*ends, strict=True))
         if firsts == thirds:
             raise InputError(
-                f"{location}: no date decides whether the day or the year comes first in dates such as {year_first}; "
+                f"{location}: no date shows whether the day or the year comes first in dates such as {year_first}; "
                 "state it with --date_order DMY or --date_order YMD"
             )
         return "YMD" if firsts < thirds else "DMY"
     if undecided and "." not in undecided.partition(" ")[0]:
         raise InputError(
-            f"{location}: no date decides whether the day or the month comes first in dates such as {undecided}; state "
+            f"{location}: no date shows whether the day or the month comes first in dates such as {undecided}; state "
             "it with --date_order DMY or --date_order MDY"
         )
     return "DMY" if undecided else None

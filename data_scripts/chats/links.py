@@ -42,7 +42,7 @@ def explain_lost_links(report: Report) -> str | None:
     if lost <= counts.get(PAIR, 0):
         return None
     return (
-        f"{lost:,} replies name messages that are not there; name the file that has those, too, and let the files of "
-        "a log have the same source (--columns source=NAME); in a table, name the right columns (--columns id=NAME "
-        "parent=NAME), whose values must be written alike"
+        f"{lost:,} replies refer to missing messages; add the file that contains them, and give all files of a log the "
+        "same source (--columns source=NAME); in a table, check the columns of ids and reply links (--columns id=NAME "
+        "parent=NAME): their values must be spelled alike"
     )

@@ -187,7 +187,7 @@ def _best_match(path: Path, sample: bytes, encodings: list[str]) -> str:
     best = matches.best()
     if best is None:
         raise InputError(
-            f"{path}: neither UTF-8 nor another encoding that is recognized; state it with --encoding, or {CONVERT}"
+            f"{path}: not UTF-8, and no other encoding was recognized; state it with --encoding, or {CONVERT}"
         )
     # Several encodings fit a short text equally well; of those, the one of Western Europe is by far the most common.
     equal = {name for match in matches if match.chaos <= best.chaos for name in match.could_be_from_charset}

@@ -99,7 +99,7 @@ def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
     if shape_of(names) is None and ambiguous:
         role, candidates = next(iter(ambiguous.items()))
         raise InputError(
-            f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
+            f"{log.path}: several columns may be the {role} ({', '.join(candidates)}); choose one with --columns, "
             f"as in {shlex.quote(f'{role}={candidates[0]}')}{_inspect(log)}"
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
@@ -150,7 +150,7 @@ def _are_objects(rows: list[Record], name: str) -> bool:
 
 def _inspect(log: ChatLog) -> str:
     command = f"convsim inspect {shlex.quote(str(log.path))}"
-    return "" if log.is_shown else f"; `{command}` shows what is in them"
+    return "" if log.is_shown else f"; `{command}` shows their values"
 
 
 def _example(records: Records, names: dict[str, str]) -> str:
@@ -174,10 +174,10 @@ def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputEr
 def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> RowConverter:
     gap = {"--gap": log.gap is not None}
     if names.keys() >= {"input", "response"} and "text" not in log.columns:
-        refuse_options(gap, f"{log.path} holds ready pairs, which have no pauses; leave it out")
+        refuse_options(gap, f"{log.path} contains ready pairs, which have no pauses; leave it out")
         return _to_pair
     if names.keys() >= {"text", "id", "parent"}:
-        refuse_options(gap, f"{log.path} has reply links, which pauses do not interrupt; leave it out")
+        refuse_options(gap, f"{log.path} has reply links, which do not depend on pauses; leave it out")
         return _to_reply
     if names.keys() >= {"text", "thread"}:
         if "time" not in names:
@@ -186,11 +186,11 @@ def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> Row
     if names.keys() >= {"text", "speaker", "time"}:
         return _to_message
     chat = "neither a chat, with lines such as '31/03/2026, 18:05 - Ann: Hi', 'Ann: Hi' or '<ann> hi', nor a table: "
-    header = "; if the first line is a message, add a line with the names of the columns before it"
+    header = "; if the first line is a message, add a header line with the column names"
     raise InputError(
         f"{records.location}: {chat if form_of(log.path) == '.txt' else ''}the columns are "
-        f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
-        "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
+        f"{', '.join(records.columns)}; expected input and response (ready pairs); text, id and parent (reply links); "
+        "text and thread (threads in order); or text, speaker and time (one chat); if columns have other names, use "
         f"--columns, as in {_example(records, names)}{_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
     )
 

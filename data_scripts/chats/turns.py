@@ -164,8 +164,8 @@ def _check_repliers(messages: ir.Table, repliers: Sequence[str]) -> None:
         return
     frequent = counts.order_by(counts.messages.desc(), "speaker").limit(SHOWN).to_pyarrow().to_pylist()
     names = ", ".join(f"{shlex.quote(each['speaker'])} ({each['messages']:,})" for each in frequent)
-    remedy = f"the authors with the most messages are {names}" if names else "name their column: --columns speaker=NAME"
-    raise InputError(f"--repliers {shlex.quote(missing[0])}: no message is by this author; {remedy}")
+    remedy = f"the authors with the most messages are {names}" if names else "set their column: --columns speaker=NAME"
+    raise InputError(f"--repliers {shlex.quote(missing[0])}: no messages by this author; {remedy}")
 
 
 def find_repliers(pairs: Sequence[tuple[str | None, str | None]]) -> list[str]:

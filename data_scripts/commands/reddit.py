@@ -109,9 +109,9 @@ def find_files(sources: list[str], submissions: bool, filters: Filters) -> list[
         candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         for file in candidates:
             if file.suffix != ".parquet" and holds_submissions(file) and not submissions:
-                print(f"skipped {file}: submissions, not comments; --submissions reads them")
+                print(f"skipped {file}: submissions, not comments; add --submissions to read them")
             elif path.is_dir() and not _is_dump(file):
-                print(f"skipped {file}: not named RC_* or *_comments; name the file itself to read it")
+                print(f"skipped {file}: not named RC_* or *_comments; to read it, pass the file itself")
             else:
                 files.append(file)
     if not files:

@@ -176,7 +176,7 @@ def join_parts(parts: list[Part], folder: Path) -> Counts:
             try:
                 (folder / name).rename(folder / f"{split}-{number:05d}-of-{len(names):05d}.parquet")
             except FileNotFoundError as error:
-                raise InputError(f"--engine spark: {folder / name} is not there; {SHARED}") from error
+                raise InputError(f"--engine spark: {folder / name} is missing; {SHARED}") from error
     return total
 
 

@@ -20,7 +20,7 @@ from modeling_convsim.files.storage import is_url
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
 BATCH_ROWS = 10_000  # that Spark gets at a time
 SHARED = (
-    "all machines of Spark must share the folders of --output, --comments and the sources: name URLs (s3://, gs://, "
+    "all Spark machines must share the folders of --output, --comments and the sources; use URLs (s3://, gs://, "
     "hdfs://, or file:// on a disk that all of them mount under the same path)"
 )
 
@@ -48,7 +48,7 @@ def spark_session(master: str | None, memory: int, is_default: bool) -> Iterator
         session = existing or _start_session(master, memory, is_default)
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
         raise InputError(
-            f"--engine spark: no session ({_reason(error)}); it needs Java 17 and a master that can be reached"
+            f"--engine spark: cannot start a session ({_reason(error)}); Spark needs Java 17 and a reachable master"
         ) from error
     try:
         yield session
@@ -104,7 +104,7 @@ def check_shared(session: Any, paths: list[Path]) -> None:
     master = session.sparkContext.master
     for path in paths:
         if not _is_local(master) and not is_url(path):
-            raise InputError(f"{path}: a path without a scheme, but Spark runs at {master}; {SHARED}")
+            raise InputError(f"{path}: a local path, but Spark runs at {master}; {SHARED}")
 
 
 def size_shuffles(session: Any, files: list[Path]) -> None:

@@ -159,7 +159,7 @@ class Kind:
         with ExitStack() as stack:
             for part in (part for source in sources for part in self._read(source, broken)):
                 if part.name in report:
-                    raise InputError(f"{part.source}: an earlier source has {part.name} already")
+                    raise InputError(f"{part.source}: {part.name} is already in an earlier source")
                 split = part.name.partition(" ")[0]
                 if split not in writers:
                     writers[split] = stack.enter_context(parquet_writer(split_file(folder, split), schema))
@@ -188,7 +188,7 @@ class Kind:
                 splits = rename_splits(rows)
         except InputError as error:
             if self.originals and Path(source).is_dir():
-                raise InputError(f"{error}; there is no original file either, such as {self.originals}") from error
+                raise InputError(f"{error}; no original files were found either, such as {self.originals}") from error
             raise
         joined: dict[str, list[Rows]] = {}
         for name in sorted(splits, key=lambda name: [not name.startswith(split) for split in SPLITS]):

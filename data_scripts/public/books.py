@@ -6,7 +6,7 @@ file. Or SOURCE is a table or a dataset on the Hub with a column sentence or tex
 blank row ends a paragraph. The columns book (or title) and paragraph, if they exist, name the book and the paragraph of
 a sentence; otherwise each split is one book. Paragraphs and positions are numbered from 0 in each book.
 
-Memory does not grow with the books. Zstandard's long windows (--long=27) are supported.
+Memory use does not depend on the size of the books. Zstandard's long windows (--long=27) are supported.
 
 Example: convsim data books gutenberg.txt.zst -o data/books
 """

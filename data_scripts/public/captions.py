@@ -6,9 +6,9 @@ SOURCE is one of
   a table         a file, a folder or a dataset on the Hub (for example nlphuji/flickr30k@refs/convert/parquet) with a
                   column captions, caption or sentences: a list of texts, one row per image; or one text per row, in any
                   order, with a column group, image_id, img_id, imgid, filename or file_name that identifies its image
-  pairs           a table with the columns caption1 and caption2 (sentence-transformers/coco-captions): a row whose
-                  first caption is the second one of the row before describes the same image
-Empty captions and repeated captions of an image are left out and counted. Memory holds the captions of a split.
+  pairs           a table with the columns caption1 and caption2 (sentence-transformers/coco-captions): if caption1 of a
+                  row is caption2 of the previous row, both rows describe the same image
+Empty captions and repeated captions of an image are left out and counted. The captions of a split must fit in memory.
 
 Examples: convsim data captions multi30k -o data/multi30k
           convsim data captions sentence-transformers/coco-captions -o data/coco
@@ -102,7 +102,7 @@ def _captions(rows: Rows) -> Iterator[tuple[str, str]]:
             if image is None:
                 expected = ", ".join(COLUMN_NAMES["group"])
                 raise InputError(
-                    f"{location}: one caption, and no column that identifies its image; expected {expected}"
+                    f"{location}: one caption, but no column that identifies its image; expected {expected}"
                 )
             captions = [captions]
         if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):

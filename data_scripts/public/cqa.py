@@ -1,7 +1,7 @@
 """Read subtask B of SemEval 2016 and 2017 Task 3 (related questions of a community forum), and write Parquet.
 
-SOURCE is a folder with the official English XML, plain or compressed, and the official gold (X.xml.subtaskB.relevancy)
-if the XML has no labels. Or it is any file, folder or Hub id with the columns query or question, candidate or related,
+SOURCE is a folder with the official English XML, compressed or not, and the official gold (X.xml.subtaskB.relevancy) if
+the XML has no labels. Or it is any file, folder or Hub id with the columns query or question, candidate or related,
 and relevant (true, false) or label (PerfectMatch, Relevant, Irrelevant); query_id, candidate_id and rank are optional.
 
 Example: convsim data cqa semeval2016_task3 -o data/cqa

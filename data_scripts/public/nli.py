@@ -1,12 +1,12 @@
 """Read natural language inference (SNLI, MultiNLI and others) as premise, hypothesis and label, and write Parquet.
 
-SOURCE is a file, a folder or a dataset on the Hub. Of a folder, all .parquet files are read, or else all .jsonl, .csv
-and .tsv files, or else the .txt files (tab-separated) whose names contain a split. The name of a file contains its
+SOURCE is a file, a folder or a dataset on the Hub. In a folder, all .parquet files are read; without any, all .jsonl,
+.csv and .tsv files; without these, the .txt files (tab-separated) with a split in their names. File names contain the
 split (train, dev, test; dev_matched and dev_mismatched are separate).
-Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label; those of SICK are known too.
+Columns: premise, sentence1 or context; hypothesis or sentence2; gold_label or label; SICK's column names work too.
 Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are
 joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
-A table in several languages, such as XNLI's, is refused.
+A table with several languages, such as XNLI, is an error.
 
 Examples: convsim data nli stanfordnlp/snli -o data/snli
           convsim data nli nyu-mll/multi_nli -o data/multi_nli
@@ -46,8 +46,8 @@ def _pairs(part: Part) -> Iterator[tuple[str, str, int]]:
         languages.add(row["language"] or None)
         if len(languages) > 1:
             raise InputError(
-                f"{location}: not in the language of the rows before it ({', '.join(sorted(map(str, languages)))} in "
-                "the column language); write those of one language to a file of their own"
+                f"{location}: not in the same language as the rows before it ({', '.join(sorted(map(str, languages)))} "
+                "in the column language); write each language to a separate file"
             )
         premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], location)
         if not isinstance(premise, str) or not isinstance(hypothesis, str):
@@ -56,7 +56,7 @@ def _pairs(part: Part) -> Iterator[tuple[str, str, int]]:
             part.counts[label] += 1
             if len(part.counts) > MAX_OTHER_LABELS:
                 raise InputError(
-                    f"{location}: {label}; more than {MAX_OTHER_LABELS} different ones: is this the column of labels?"
+                    f"{location}: {label}; more than {MAX_OTHER_LABELS} different ones; is this the label column?"
                 )
             continue
         yield _CAPTION_ID.sub("", premise), hypothesis, label

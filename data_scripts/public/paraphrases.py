@@ -1,10 +1,10 @@
-"""Read pairs of paraphrases, or pairs rated as paraphrases or not, and write them as Parquet.
+"""Read pairs of paraphrases, or sentence pairs with labels or scores, and write them as Parquet.
 
 SOURCE is a file, a folder or a dataset on the Hub. Columns: sentence1 and sentence2, or anchor and positive, text and
-simplified, english and non_english, a and b, or one of question, text, caption, title, body and post with a 1 and a 2
-after it; and, optionally, score, label or is_duplicate, a number, which becomes the score. Those of SICK are known
-too. The score of unrated pairs is None. A column negative adds the pair of the first sentence and the negative:
-its score is 0, and that of the paraphrases is 1. Pairs with an empty sentence are left out and counted.
+simplified, english and non_english, a and b, or one of question, text, caption, title, body and post, followed by 1
+and 2. A numeric column score, label or is_duplicate is optional; it becomes the score, which is None without it. SICK's
+column names work too. With a column negative, each row gives two pairs: the paraphrases, with the score 1, and the
+first sentence with the negative, with the score 0. Pairs with an empty sentence are left out and counted.
 
 Examples: convsim data paraphrases tatoeba.tsv.xz -o data/tatoeba
           convsim data paraphrases sentence-transformers/quora-duplicates:pair -o data/quora

@@ -2,7 +2,7 @@
 
 A folder holds 2012-test ... 2016-test (and optionally 2012-train), each with STS.input.X.txt (two sentences, separated
 by a tab) and STS.gs.X.txt (one score per line), for 2016 STS2016.input.X.txt and STS2016.gs.X.txt, as in the official
-archives. Pairs with a blank gold line were not scored; they are left out and counted. On the Hub a year is one dataset,
+archives. Pairs without a score (a blank gold line) are left out and counted. On the Hub, each year is one dataset,
 named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
 
 Examples: convsim data sts semeval -o data/sts
@@ -87,7 +87,7 @@ def _original_rows(pairs: Path, gold: Path, year: str, name: str) -> Rows:
     if len(pair_lines) != len(scores):
         raise InputError(
             f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "if a pair is not scored; download both files again"
+            "if a pair has no score; download both files again"
         )
     for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):
         sentences = line.split("\t")
@@ -105,8 +105,7 @@ def _table_sets(source: str) -> dict[str, Rows]:
         for location, row in rows:
             if not named and not (row["year"] and row["set"]):
                 raise InputError(
-                    f"{source}: which STS dataset is this? Expected columns year and set, or a name such as "
-                    "mteb/sts12-sts"
+                    f"{source}: unknown STS dataset; expected columns year and set, or a name such as mteb/sts12-sts"
                 )
             year, name = str(row["year"] or f"20{named[1] if named else ''}"), row["set"] or WHOLE_YEAR
             sets.setdefault(f"{split} {year} {name}", []).append((location, row | {"year": year, "set": name}))

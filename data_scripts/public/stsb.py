@@ -2,8 +2,8 @@
 
 SOURCE is a folder with the original sts-{train,dev,test}.csv (tab-separated, never quoted); a file or a folder of
 Parquet, JSON lines, CSV or TSV; or a Hub id: mteb/stsbenchmark-sts, or sentence-transformers/stsb, which has no genre
-and scores from 0 to 1 (multiplied by five). The column split, or the name of a file, states its split; a file without
-is test. Columns: sentence1, sentence2, score (0 to 5) and genre (captions, forums, news); those of SICK are known too.
+and scores from 0 to 1 (multiplied by five). The split comes from the column split or the file name, and is otherwise
+test. Columns: sentence1, sentence2, score (0 to 5) and genre (captions, forums, news); SICK's column names work too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def scored_rows(source: str, names: ColumnNames) -> dict[str, list[tuple[str, di
             row["score"] = float(row["score"])
             scored.append(row)
     if scored and max(row["score"] for row in scored) <= 1:
-        logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, MAX_SCORE)
+        logger.warning("%s: scores range from 0 to 1; multiplied by %g", source, MAX_SCORE)
         for row in scored:
             row["score"] *= MAX_SCORE
     return splits

@@ -74,7 +74,7 @@ def write_comments(
         if not writer.added:
             example = "; ".join(["", *broken.examples[:1]])
             kind = "submission" if submissions else "comment"
-            raise InputError(f"{name}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
+            raise InputError(f"{name}: contains no {kind}s; expected Pushshift's JSON Lines of {kind}s{example}")
         made_from = {"dump": _fingerprint(source, filters), "left out": broken.counts, "first left out": broken.first}
         writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
     return broken
@@ -232,10 +232,10 @@ def check_dataset(dataset: HubDataset, submissions: bool) -> None:
         InputError: it is another dataset, or cannot be read.
     """
     if _holds_submissions(dataset) and not submissions:
-        raise InputError(f"{dataset.source}: submissions, not comments; --submissions reads them")
+        raise InputError(f"{dataset.source}: submissions, not comments; add --submissions to read them")
     names = [*text_names(_holds_submissions(dataset)), "created_utc"]
     if missing := [name for name in names if name not in dataset.features]:
-        link = "; without parent_id, nothing tells which comment a reply answers" if "parent_id" in missing else ""
+        link = "; without parent_id, replies cannot be linked to comments" if "parent_id" in missing else ""
         raise InputError(
             f"{dataset.source}: no column {', '.join(missing)}; expected {', '.join(names)}; "
             f"found {', '.join(dataset.features)}{link}"

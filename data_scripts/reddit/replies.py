@@ -84,8 +84,8 @@ def explain_losses(report: Report) -> str | None:
     if lost <= counts[PAIR]:
         return None
     return (
-        f"{lost:,} comments reply to comments that are not in the dumps; name the other dumps of the same subreddits "
-        "and the months before, too, with ids as Reddit writes them, such as parent_id t1_c0b2xyz and id c0b2xyz"
+        f"{lost:,} comments reply to comments that are not in the dumps; add the other dumps of the same subreddits "
+        "and of earlier months; ids must be spelled as on Reddit, such as parent_id t1_c0b2xyz and id c0b2xyz"
     )
 
 

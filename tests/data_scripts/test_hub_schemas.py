@@ -140,13 +140,13 @@ ERRORS = {
     ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and: Dataset 'sentence-transfo"
     "rmers/all-nly' doesn't exist on the Hub or cannot be accessed.",
     ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (or",
-    ("sts", "mteb/stsbenchmark-sts"): "which STS dataset is this? Expected columns year and set, or a name such as",
+    ("sts", "mteb/stsbenchmark-sts"): "unknown STS dataset; expected columns year and set, or a name such as",
     ("captions", "nlphuji/flickr30k"): "it needs a loading script; try the Hub's own Parquet copy: "
     "nlphuji/flickr30k@refs/convert/parquet",
     ("reddit", "fddemarco/pushshift-reddit-comments"): "no column parent_id; expected id, parent_id, link_id, author, "
     "body, subreddit, created_utc; found author, body, controversiality, created_utc, link_id, score, subreddit, "
-    "subreddit_id, id; without parent_id, nothing tells which comment a reply answers",
-    ("reddit", "open-index/arctic:submissions"): "submissions, not comments; --submissions reads them",
+    "subreddit_id, id; without parent_id, replies cannot be linked to comments",
+    ("reddit", "open-index/arctic:submissions"): "submissions, not comments; add --submissions to read them",
     ("conversations", "stanfordnlp/snli"): "the columns are premise, hypothesis, label; expected input and response",
     ("nli", "me/gated"): "is a gated dataset on the Hub. You must be authenticated to access it.",
     ("nli", "me/private"): "no such file or folder here, and: Dataset 'me/private' doesn't exist on the Hub",

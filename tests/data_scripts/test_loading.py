@@ -44,20 +44,20 @@ def test_load_pairs_refuses_other_columns(tmp_path):
 @pytest.mark.parametrize("name", ["notes.md", "train-00000-of-00001.parquet"])
 def test_load_pairs_refuses_a_folder_in_which_nothing_can_be_read(tmp_path, name):
     (tmp_path / name).write_text("not Parquet")
-    with pytest.raises(InputError, match="nothing in it can be read as a dataset with input, response"):
+    with pytest.raises(InputError, match="cannot be read as a dataset with input, response"):
         load_pairs(str(tmp_path))
 
 
 def test_a_table_is_not_read_as_pairs(tmp_path):
     (tmp_path / "chats.csv").write_text("input,response\nHello.,Hi.\n")
-    with pytest.raises(InputError, match=r"chats.csv: not a Parquet file; `convsim data conversations` makes pairs of"):
+    with pytest.raises(InputError, match=r"chats.csv: not a Parquet file; `convsim data conversations` creates pairs"):
         load_pairs(str(tmp_path / "chats.csv"))
 
 
 def test_an_empty_name_is_not_the_current_folder(tmp_path, monkeypatch):
     write_folder(tmp_path / "pairs")
     monkeypatch.chdir(tmp_path / "pairs")
-    with pytest.raises(InputError, match=r"^'': an empty name, expected a folder$"):
+    with pytest.raises(InputError, match=r"^'': empty name; expected a folder$"):
         load_pairs("")
 
 

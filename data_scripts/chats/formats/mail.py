@@ -77,7 +77,7 @@ def _mails(log: ChatLog, text: TextFile) -> Iterator[tuple[str, bytes]]:
         after_blank = not line.strip()
     if not location:
         raise InputError(
-            f"{log.path}: no line such as 'From ann@example.org Mon Mar 4 10:00:00 2024'; expected one before each mail"
+            f"{log.path}: no line such as 'From ann@example.org Mon Mar 4 10:00:00 2024'; one must precede each email"
         )
     yield location, b"\n".join(lines)
 

@@ -77,7 +77,7 @@ def _messages(path: Path) -> Iterator[tuple[str, Any]]:
             root = element
             if root.tag != "smses":
                 raise InputError(
-                    f"{location}: <{root.tag}>, expected <smses>, the messages of the app SMS Backup & Restore; "
+                    f"{location}: found <{root.tag}>, expected <smses> as in the app SMS Backup & Restore; "
                     "export the chats of other programs as JSON, CSV or text"
                 )
         if event == "end" and element.tag in ("sms", "mms"):

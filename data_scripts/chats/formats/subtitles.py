@@ -54,8 +54,8 @@ def _names(log: ChatLog, cues: list[_Cue]) -> set[str]:
     labels = Counter(match[1] for match in lines if match)
     if len(labels) < 2 or labels.total() < MIN_NAMED * len(cues):
         raise InputError(
-            f"{log.path}: {labels.total():,} of {len(cues):,} texts begin with a name; expected the names of who "
-            "speaks, as in '<v Ann>Hello' or 'Ann: Hello'; export the transcript with them"
+            f"{log.path}: {labels.total():,} of {len(cues):,} texts begin with a name; expected speaker names, "
+            "as in '<v Ann>Hello' or 'Ann: Hello'; export the transcript with speaker names"
         )
     once = {name for name, count in labels.items() if count == 1}
     return labels.keys() - (once if len(once) < RARE * labels.total() else set())

@@ -57,7 +57,7 @@ def test_a_transcript_in_a_cell_is_a_conversation(tmp_path, name, line, between)
     rows = [{"id": number, "log": cell(said, line, between)} for number, said in enumerate([CALL, CHAT])]
     items, log = read(tmp_path / name, rows)
     assert conversations(items) == [CALL, CHAT]
-    assert log.detected == {"format": "a transcript in log of each row", "who answers": "speaker is Agent"}
+    assert log.detected == {"format": "transcripts in the column log", "who answers": "speaker is Agent"}
 
 
 def test_a_thread_of_one_message_that_is_a_transcript_is_one_too(tmp_path):

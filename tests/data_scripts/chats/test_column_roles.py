@@ -208,7 +208,7 @@ def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
     with pytest.raises(InputError, match=r"the columns are a, b; expected .* as in text=b" + inspect):
         read(tmp_path / "c.jsonl", {"a": 1, "b": 22})
     (tmp_path / "c.csv").write_text("1,Ann,Hello\n1,Ben,Hi\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a line with the"):
+    with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a header line"):
         list(read_log(ChatLog(tmp_path / "c.csv", "c")))
 
 

@@ -208,12 +208,12 @@ def test_replies_to_messages_that_are_not_there_are_named_and_the_others_are_wri
     asked = reply_table(tmp_path / "a.csv", ("c1", ""), ("c2", "c1"))
     answered = reply_table(tmp_path / "b.csv", ("d1", "c1"), ("d2", "c2"), ("d3", "c2"))
     assert run(asked, answered, "--output", tmp_path / "out") == 0
-    assert "warning: 3 replies name messages that are not there; name the file" in capsys.readouterr().err
+    assert "warning: 3 replies refer to missing messages; add the file" in capsys.readouterr().err
     assert pairs_of(tmp_path / "out") == {("words of c1", "words of c2")}
     assert run(answered, "--output", tmp_path / "none") == 2
-    assert "no pairs are left to write: 3 replies name messages that are not there" in capsys.readouterr().err
+    assert "no pairs are left to write: 3 replies refer to missing messages" in capsys.readouterr().err
     assert main(["inspect", str(answered)]) == 0
-    assert "warning: 3 replies name messages that are not there" in capsys.readouterr().out
+    assert "warning: 3 replies refer to missing messages" in capsys.readouterr().out
 
 
 def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(tmp_path):
@@ -283,10 +283,10 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
         ("thread\ttext", ["--columns", "text"], "--columns text: expected ROLE=NAME"),
         ("thread\ttext", ["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
         ("thread\ttext", ["--columns", "text=body"], "--columns text=body: no such column in"),
-        ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
+        ("input\tresponse", ["--gap", "1h"], "c.tsv contains ready pairs, which have no pauses; leave it out"),
         ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files contain ready pairs, which have no authors"),
         ("input\tresponse", ["--repliers", "Tom"], "--repliers: all files contain ready pairs, which have no authors"),
-        ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
+        ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which do not depend on pauses; leave it out"),
     ],
 )
 def test_a_wrong_option_and_one_that_the_table_does_not_use_are_refused(
@@ -391,11 +391,11 @@ def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_count
 def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):
     assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "--repliers", "Jo", "tom lee", "-o", tmp_path / "o") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    expected = "error: --repliers 'tom lee': no message is by this author; the authors with the most messages are "
+    expected = "error: --repliers 'tom lee': no messages by this author; the authors with the most messages are "
     assert error.startswith(f"{expected}Jo (6), 'Tom Lee' (6), 'Ann 0' (2), ")
     bare = write_tsv(tmp_path / "bare.tsv", "thread\ttext", "1\thello", "1\thi")
     assert run(bare, "--repliers", "Jo", "-o", tmp_path / "o") == 2
-    assert "no message is by this author; name their column: --columns speaker=NAME" in capsys.readouterr().err
+    assert "no messages by this author; set their column: --columns speaker=NAME" in capsys.readouterr().err
 
 
 def test_a_log_in_which_few_answer_many_gives_a_hint_and_its_pairs_are_read_without_contexts(tmp_path, capsys):

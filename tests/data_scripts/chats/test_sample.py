@@ -53,7 +53,7 @@ def test_a_stated_encoding_is_used_and_bytes_that_it_has_not_are_counted(tmp_pat
 
 def test_an_encoding_that_nothing_recognizes_is_refused_with_the_remedy(tmp_path):
     (tmp_path / "c.csv").write_bytes(b"input,response\n" + bytes([0x81, 0x8D, 0x90, 0xFF, 0x9D, 0x80]) * 50 + b",a\n")
-    with pytest.raises(InputError, match=r"c.csv: neither UTF-8 nor .* state it with --encoding, or convert the file"):
+    with pytest.raises(InputError, match=r"c.csv: not UTF-8, and no .* state it with --encoding, or convert the file"):
         read_items(tmp_path / "c.csv")
 
 

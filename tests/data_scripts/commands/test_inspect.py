@@ -72,7 +72,7 @@ def test_a_file_that_is_not_understood_shows_its_columns_before_the_remedy(tmp_p
     assert run(table(tmp_path / "c.csv", "a,b", "1,2")) == 2
     captured = capsys.readouterr()
     assert "  a                                       1\n" in captured.out and "next" not in captured.out
-    assert "with --columns, as in text=a; if the first line" in captured.err and "inspect" not in captured.err
+    assert "use --columns, as in text=a; if the first line" in captured.err and "inspect" not in captured.err
     assert run(table(tmp_path / "c.csv", "text,case no", "hello,1")) == 2
     assert "as in 'thread=case no'; if" in capsys.readouterr().err
     assert run(table(tmp_path / "c.csv", "date,sender,message", "01/03/2026,Ann,hi")) == 2

@@ -292,5 +292,5 @@ def test_files_that_a_machine_wrote_elsewhere_are_missed(tmp_path):
     tables = [pairs_table([(name,) * 4]) for name in ("a", "b")]
     parts = [write_part(str(tmp_path), "thread", None, [table], number, 0) for number, table in enumerate(tables)]
     next(tmp_path.glob("*-part-00001-*.parquet")).unlink()
-    with pytest.raises(InputError, match=r"-part-00001-00000.parquet is not there; all machines of Spark"):
+    with pytest.raises(InputError, match=r"-part-00001-00000.parquet is missing; all Spark machines"):
         join_parts(parts, tmp_path)

@@ -91,5 +91,5 @@ def test_paths_without_a_scheme_are_refused_on_a_cluster(tmp_path):
     url, path = storage_path(tmp_path.as_uri()), tmp_path
     spark.check_shared(at("local[*]"), [url, path])
     spark.check_shared(at("spark://host:7077"), [url])
-    with pytest.raises(InputError, match=r"a path without a scheme, but Spark runs at spark://host:7077; all machines"):
+    with pytest.raises(InputError, match=r"a local path, but Spark runs at spark://host:7077; all Spark machines"):
         spark.check_shared(at("spark://host:7077"), [url, path])

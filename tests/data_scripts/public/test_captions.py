@@ -67,7 +67,7 @@ def test_captions_in_any_order_are_grouped_as_by_a_dictionary(tmp_path: Path) ->
             {"train.1.en": "A dog.\n", "train.2.en": "A hound.\nA cat.\n"},
             "train.1.en: 1 lines, fewer than the other train.*",
         ),
-        ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
+        ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, but no column that identifies its image"),
         ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
         (
             {"scenes.tsv": "image\ttitle\n1\tA dog.\n"},

@@ -99,7 +99,7 @@ def test_a_damaged_file_is_refused_with_its_location(tmp_path: Path, name: str, 
 
 
 def test_a_folder_without_a_file_of_the_task_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no original file either, such as SemEval2016"):
+    with pytest.raises(InputError, match="no original files were found either, such as SemEval2016"):
         load_cqa(str(tmp_path))
     with pytest.raises(InputError, match="no such folder"):
         load_cqa(str(tmp_path / "nowhere"))

@@ -144,7 +144,7 @@ def test_several_languages_are_refused(tmp_path: Path) -> None:
     rows = [f"{code}\tneutral\tpremise {code}\thypothesis" for code in ("ar", "en", "de")]
     path = tmp_path / "xnli.dev.tsv"
     path.write_text("\n".join(["language\tgold_label\tsentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"xnli.dev.tsv:3: not in the language .* \(ar, en .* a file of their own"):
+    with pytest.raises(InputError, match=r"xnli.dev.tsv:3: not in the same language .* \(ar, en.* a separate file"):
         load_nli(str(path))
 
 

@@ -112,4 +112,4 @@ def test_command_writes_all_datasets_and_counts_blank_lines(tmp_path: Path) -> N
 def test_a_dataset_in_two_sources_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_set(tmp_path, "2014", "images", PAIRS, "1\n2\n3\n4\n5\n")
     assert main(["sts", source, source, "--output", str(tmp_path / "out")]) == 2
-    assert "an earlier source has test 2014 images already" in capsys.readouterr().err
+    assert "test 2014 images is already in an earlier source" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_why_no_comment_has_a_parent_is_named(tmp_path, capsys):
     dump = write_dump(tmp_path / "RC_1.bz2", comment("a", "t1_x"), comment("b", "t1_y"))
     assert run(dump, "--output", tmp_path / "out") == 2
     error = capsys.readouterr().err
-    reason = "2 comments reply to comments that are not in the dumps; name the other dumps"
+    reason = "2 comments reply to comments that are not in the dumps; add the other dumps"
     assert f"error: no pairs are left to write: {reason}" in error and "kept comments" in error
 
 
@@ -151,7 +151,7 @@ def test_dumps_of_comments_in_a_folder_are_read_and_other_files_are_named(tmp_pa
     assert run(dumps, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     for name in ("RS_1.bz2", "pictures_submissions.bz2"):
-        assert f"{name}: submissions, not comments; --submissions reads them" in printed
+        assert f"{name}: submissions, not comments; add --submissions to read them" in printed
     assert "notes.txt: not named RC_*" in printed
     assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2", "pictures_comments.jsonl"]
     assert len(read(tmp_path / "out")) == 2
@@ -307,7 +307,7 @@ def pairs_for_comments(folder: Path) -> Path:
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dumps of comments in"),
         (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
-        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comments"),
         (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
     ],
 )

@@ -171,7 +171,7 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
     [
         ([["do you like the cat"]] * 3, (), "no pairs are left to write"),
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
-        (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
+        (CHATS, ("--repliers", "c"), "--repliers c: no messages by this author; the authors with the most messages"),
         (CHATS, ("--license", "my own"), "license is 'my own'; expected a license"),
         (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a run is written to a disk; name a folder"),
     ],

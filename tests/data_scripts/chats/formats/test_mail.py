@@ -169,7 +169,7 @@ def test_lines_outside_of_mails_and_long_attachments(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(InputError, match="expected one before each mail"):
+    with pytest.raises(InputError, match="one must precede each email"):
         read(tmp_path / "a.mbox", "Hello\n")
     with pytest.raises(InputError, match="the file is empty"):
         read(tmp_path / "b.mbox", "")

@@ -115,7 +115,7 @@ def test_messages_without_a_number_or_a_time_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("<note><to>Ann</to></note>", "sms.xml:1: <note>, expected <smses>"),
+        ("<note><to>Ann</to></note>", "sms.xml:1: found <note>, expected <smses>"),
         ('<smses><sms body="a" ', "sms.xml:1: not well-formed XML"),
         ("<smses>\n<sms/>\n&oops;\n</smses>", "sms.xml:3: not well-formed XML (undefined entity"),
     ],

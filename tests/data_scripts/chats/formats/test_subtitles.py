@@ -100,5 +100,5 @@ def test_a_rare_name_begins_a_text(tmp_path):
     "texts", [["a"], ["Ann: a", "b"], ["Ann: a", "Ann: b"], ["Ann: a", "Ben: b", *"abcdefghi"]], ids=len
 )
 def test_subtitles_without_names_are_refused(tmp_path, texts):
-    with pytest.raises(InputError, match=r"a\.vtt: . of \d+ texts begin with a name; expected the names"):
+    with pytest.raises(InputError, match=r"a\.vtt: . of \d+ texts begin with a name; expected speaker names"):
         read(tmp_path / "a.vtt", cues(*texts))

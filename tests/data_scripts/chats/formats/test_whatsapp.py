@@ -95,7 +95,7 @@ def test_the_dates_of_other_regions_are_read(tmp_path, line, time):
 
 def test_the_order_of_day_and_month_is_asked_for_if_no_message_shows_it(tmp_path):
     path, text = tmp_path / "c.txt", "01/03/2026, 18:05 - Ann: Hello\n02/03/2026, 18:05 - Ben: Hi\n"
-    with pytest.raises(InputError, match=r"c.txt: no date decides .* 01/03/2026, 18:05; state it with --date_order"):
+    with pytest.raises(InputError, match=r"c.txt: no date shows .* 01/03/2026, 18:05; state it with --date_order"):
         read(path, text)
     assert read(path, date_order="MDY")[0][0].time == datetime(2026, 1, 3, 18, 5, tzinfo=UTC).timestamp()
 
