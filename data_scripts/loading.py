@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 SPLIT_COLUMN = "split"
-BLOCK_BYTES = 1 << 14  # that are read beyond a part of a column if others hold images or the like
+BLOCK_BYTES = 1 << 14  # read beyond a part of a column if other columns contain images or other media
 
 
 class HubDataset:
     """A dataset on the Hub; if HF_HUB_OFFLINE is set, one in the cache of `datasets`.
 
-    Its methods raise an InputError that tells the cause if it cannot be read.
+    Its methods raise an InputError that states the cause if it cannot be read.
     """
 
     def __init__(self, source: str) -> None:
@@ -79,7 +79,7 @@ class HubDataset:
     def load(self) -> DatasetDict:
         """Download it to the cache of `datasets`, unless it is there, and load it.
 
-        Of a dataset with images or the like, only the other columns are downloaded; they are held in memory.
+        If a dataset has images or other media, only the other columns are downloaded, and held in memory.
         """
         import datasets
 

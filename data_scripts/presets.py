@@ -17,7 +17,7 @@ YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupErro
 
 
 def find_preset(name: str, extended_by: Path | None = None) -> Path:
-    """The file of a preset: that of a path, also without its suffix, or one that ships with convsim.
+    """Find the file of a preset by its path, with or without the suffix, or by the name of one that ships with convsim.
 
     Args:
         name: the path, from the working directory, or from the folder of the preset that extends this one; or the name.

@@ -1,4 +1,4 @@
-"""The catalog of public datasets (public_datasets.yaml): which command builds each folder of `data/`, from what."""
+"""Catalog of public datasets (public_datasets.yaml): the command that builds each folder of `data/`, and its source."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What of a text is not its message: salutations, signatures, quotations, names, notices of programs."""
+"""Finds the parts of a text that are not its message: salutations, signatures, quotations, names, notices."""

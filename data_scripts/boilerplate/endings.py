@@ -1,4 +1,4 @@
-"""What recurs at the ends of an author's messages: initials or a name (`^MB`, `-Becky`), and marks of parts (1/2)."""
+"""Finds recurring ends of an author's messages: initials or a name (`^MB`, `-Becky`), part markers (1/2)."""
 
 import re
 from collections import Counter

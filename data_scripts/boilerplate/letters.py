@@ -1,8 +1,8 @@
-"""Removes from a message what belongs to its letter and not to what it says: salutation, addressee, closing, footer.
+"""Removes the parts of a message that are not its content: salutation, addressee, closing, footer.
 
-A step that would leave no word is not taken, so that no text becomes empty. A
+A step that would leave no words is skipped, so no text becomes empty. A
 salutation is recognized by the names of speakers, and by its capitalized words ("Hi Tunde,"); one without a name is
-followed by punctuation ("Hi there,"). The name of who is thanked or addressed within a text becomes `[name]`.
+followed by punctuation ("Hi there,"). The name of a person who is thanked or addressed within a text becomes `[name]`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What chat programs write in place of a message or beside its text, in their languages.
+"""Recognizes what chat programs write instead of a message or add to its text, in many languages.
 
 An export has the language of the phone. In notices.json, the lists named after kinds are WhatsApp's phrases, which are
 whole texts without case, invisible marks and a final point. `patterns` are regular expressions of whole texts, by
@@ -50,7 +50,7 @@ def _added(program: str) -> re.Pattern[str]:
 def notice_kind(text: str, *programs: str) -> str | None:
     """The kind of what one of the programs wrote in place of a message; None for a message.
 
-    That a message was deleted is known of all programs.
+    Notices of deleted messages are recognized for all programs.
     """
     plain = _plain(text)
     for program in programs:

@@ -1,4 +1,4 @@
-"""What the sender of a mail wrote: the text without quotations, what introduces them, and the signature."""
+"""Extracts what the sender of an email wrote: no quotations, lines that introduce them, or signatures."""
 
 import re
 

@@ -2,8 +2,8 @@
 
 Such a message is the first answer in its thread, has the same text in many threads apart from numbers, quotations and
 names, and another answer follows it before the one who opened the thread has written again. An agent's canned reply
-ends its thread, or is followed by the customer. If it is not, as when "Anything else?" follows, the message is one of a
-program only if its author writes nothing much else, or if it answers half of all threads.
+usually ends its thread, or the customer answers it. If another message such as "Anything else?" follows, the message is
+automatic only if its author writes little else, or if it answers half of all threads.
 """
 
 import ibis

@@ -1,6 +1,6 @@
 """Joins stored messages to turns and pairs, and filters them; filters stored ready pairs.
 
-What a text is left out for is counted in the report.
+The report counts why texts are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reply links with another prefix than the ids of messages, such as t1_abc and abc, and those that lead nowhere."""
+"""Handles reply links with another prefix than the message ids (t1_abc and abc), and links to missing messages."""
 
 import ibis
 import ibis.expr.types as ir
@@ -18,7 +18,7 @@ def read_without_prefixes(messages: ir.Table) -> tuple[ir.Table, int]:
         messages: the columns of `schemas.MESSAGE_SCHEMA`.
 
     Returns:
-        The messages, and how many links are now read without their prefix, or that of the id.
+        The messages, and how many links are read without their prefix, or that of the id.
     """
     links = messages.filter(messages.parent.notnull() & (messages.parent != "")).select("row", "source", "parent")
     if not links.count().to_pyarrow().as_py():
@@ -36,7 +36,7 @@ def read_without_prefixes(messages: ir.Table) -> tuple[ir.Table, int]:
 
 
 def explain_lost_links(report: Report) -> str | None:
-    """What to do if more replies name messages that are not there than give pairs; else None."""
+    """What the user can do if more replies refer to missing messages than become pairs; else None."""
     counts = report.get("kept turns", {})
     lost = counts.get(LOST, 0)
     if lost <= counts.get(PAIR, 0):

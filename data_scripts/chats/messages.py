@@ -1,6 +1,6 @@
 """The messages and ready pairs of chat logs, the log that they are read from, and the fields of programs' records.
 
-An error of a field says what a message should have and lacks.
+Errors of fields state what was expected and what was found.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Items = Generator[tuple[str, Message | Pair], None, None]
 
 
 class LeftOutError(Exception):
-    """Nobody wrote this message, such as a notice, or it has no text; the argument is its kind."""
+    """A message to leave out: it has no text, or no person wrote it, such as a notice; the argument is its kind."""
 
 
 @dataclass

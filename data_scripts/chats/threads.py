@@ -89,8 +89,8 @@ def _suffix(part: ir.IntegerValue) -> ir.StringValue:
 def divide_threads(names: ir.Table) -> ir.Table | None:
     """The table of `thread_names` with long threads divided into parts by position; None if that is not needed.
 
-    It is if there are fewer than 100 threads: then one of more than a hundredth of all turns, and more than 20, is
-    divided into parts of so many turns. The first part keeps the name.
+    If there are fewer than 100 threads, a thread with more than a hundredth of all turns, and more than 20, is divided
+    into parts of that size. The first part keeps the name.
     """
     threads, turns = (
         names.aggregate(threads=names.thread.nunique(), turns=names.count()).to_pyarrow().to_pylist()[0].values()

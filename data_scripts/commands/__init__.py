@@ -1,8 +1,8 @@
-"""The commands: each module of this package and of `data_scripts.public` is the command of its name.
+"""The commands: each module of this package and of `data_scripts.public` is a command with the module's name.
 
 Such a module has a docstring, whose first line is shown in the list of commands; `add_arguments(parser)`; and
-`run(args)`. Large libraries are imported in functions, so that `--help` does not wait for them. No other list of
-commands exists.
+`run(args)`. Large libraries are imported in functions, so that `--help` does not wait for them. There is no
+other list of commands.
 """
 
 import argparse

@@ -21,7 +21,7 @@ TEST_PERCENT, VALIDATION_PERCENT = 10, 1
 
 @dataclass
 class Counts:
-    """What is counted of pairs; all but `read` is of the pairs that are written.
+    """Counts of pairs; all except `read` count the pairs that are written.
 
     Attributes:
         input, response: number of characters -> texts.

@@ -55,14 +55,14 @@ class Kind:
         schema: the columns of the Parquet files.
         columns: role -> the columns of a table that have it, as for `read_rows`.
         convert: yields the rows of a part in the order of `schema`, and counts what it leaves out.
-        content: what a row is called if there is none, such as "scored pair".
+        content: the name of a row in the error message if there are none, such as "scored pair".
         rows: the name of the number of rows in the report.
         optional: the roles that a table may lack.
-        source_help: what the help of the command says about SOURCE; by default, that it is a table.
-        several: whether the command reads several sources.
+        source_help: the command's help for SOURCE; by default, it describes a table.
+        several: whether the command accepts several sources.
         label_names: whether labels are read by their names.
         read_originals: the parts of a source in the format of its authors: name -> rows; none if it is a table.
-        originals: such a file, for the error message.
+        originals: an example of such a file, for the error message.
     """
 
     schema: pa.Schema

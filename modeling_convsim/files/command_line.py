@@ -198,7 +198,7 @@ def add_output_argument(parser: Any, help: str, **options: Any) -> None:
 def add_dataset_arguments(parser: Any, output_help: str, **options: Any) -> None:
     """Add the options of every command that writes a dataset with a card; `options` are those of `--output`."""
     add_output_argument(parser, output_help, **options)
-    parser.add_argument("--overwrite", action="store_true", help="replace a dataset that a command wrote before")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing dataset that a command wrote")
     parser.add_argument(
         "--license",
         metavar="ID",

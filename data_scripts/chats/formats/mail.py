@@ -1,8 +1,8 @@
 """Mailboxes: .mbox, as mail programs and Google Takeout write it, Apple Mail's folder, the .txt of Mailman's archives.
 
-A mail answers the one that its In-Reply-To or References name, whichever file of a command has it; one of Google's that
-has no id answers the one before it in its thread. Its text is what the sender wrote: without the lines that it quotes,
-the line that introduces them, and the signature.
+An email answers the one named by its In-Reply-To or References, in any file of the command; an email from Google
+without an id answers the previous one in its thread. Its text is what the sender wrote: without quoted lines, the lines
+that introduce them, and the signature.
 """
 
 import re
