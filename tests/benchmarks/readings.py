@@ -54,7 +54,7 @@ def fit(logs: list[Log]) -> LogisticRegression:
 
 def print_estimates(logs: list[Log]) -> None:
     """The estimate of each log by the other ones, beside the readings."""
-    print("| log | read | agreement | first: read | earlier | now | one of three: read | now |")
+    print("| log | rated | agreement | first: rated | cosine | estimated | one of three: rated | estimated |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for log in logs:
         given = answers(log)
