@@ -19,7 +19,7 @@ from sklearn.metrics import cohen_kappa_score
 from modeling_convsim.suggestion.estimate import one_of
 from modeling_convsim.suggestion.probability import Curve, share_interval
 
-EARLIER_COSINE = 0.6  # of sentence embeddings: the estimate of the version before
+EARLIER_COSINE = 0.6  # of sentence embeddings: the column "cosine"
 RATINGS, DRAWS, GROUPS = 40, 200, 5
 Log = dict[str, Any]
 
