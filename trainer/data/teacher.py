@@ -1,4 +1,4 @@
-"""Cached embeddings by a teacher: of training texts, for the task distillation, and of tokens, as word vectors."""
+"""Cached embeddings of a teacher: of training texts, for distillation, and of tokens, as word vectors."""
 
 import functools
 import hashlib
@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 def sample_rows(data: RunData, count: int, names: Collection[str] | None = None) -> dict[str, Dataset]:
     """Sample rows without empty texts, with about `count` texts, from several training datasets.
 
-    Datasets are weighted by the square root of their size, so that the large ones do not displace the others. The rows
-    of a dataset are in the order of a hash of their texts: a smaller sample is the beginning of a larger one, whatever
-    other rows there are.
+    Datasets are weighted by the square root of their size: large ones do not displace the others. The rows of a
+    dataset are sorted by a hash of their texts: a smaller sample is always the beginning of a larger one, even if the
+    dataset gets more rows.
 
     Args:
         data: the datasets of a run.
@@ -36,7 +36,7 @@ def sample_rows(data: RunData, count: int, names: Collection[str] | None = None)
         names: the names of the datasets in `data.training`; all of them by default.
 
     Returns:
-        Name in `data.training` -> its rows, with the columns of text alone.
+        Name in `data.training` -> its rows, with only the text columns.
     """
     columns = {name: own for name, own in training_text_columns(data).items() if names is None or name in names}
     roots = {name: len(data.training[name]) ** 0.5 for name in columns}
@@ -75,11 +75,11 @@ def encode_columns(teacher: str, samples: Mapping[str, Dataset], cache_dir: Path
 
 
 class CachedTeacher:
-    """A teacher that is loaded once the cache lacks the embeddings of some texts.
+    """A teacher that is only loaded if the cache lacks embeddings.
 
     Args:
-        source: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
-        cache_dir: the cache, with a file for each call; its key has the teacher's content, its precision and the texts.
+        source: the folder or Hub id of a SentenceTransformer or of a ConvSim model.
+        cache_dir: the cache, one file per call; the key depends on the teacher's content, its precision and the texts.
     """
 
     def __init__(self, source: str, cache_dir: Path) -> None:
@@ -91,7 +91,7 @@ class CachedTeacher:
         """Return L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
 
         Raises:
-            InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
+            InputError: the teacher cannot be loaded, or its embeddings contain NaN or infinite values.
         """
         digest = xxhash.xxh3_128()
         digest_texts(digest, texts)
@@ -101,7 +101,7 @@ class CachedTeacher:
         vectors = self._encoder.encode(texts)
         if not np.isfinite(vectors).all():
             raise InputError(
-                f"{self._source}: the teacher's embeddings have values that are not finite; use another teacher"
+                f"{self._source}: the teacher's embeddings contain NaN or infinite values; use another teacher"
             )
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         vectors = vectors.astype(np.float16)
@@ -117,18 +117,18 @@ class CachedTeacher:
 
 
 def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: int, cache_dir: Path) -> np.ndarray:
-    """Return word vectors for a tokenizer: a teacher's embeddings of its tokens, each one as a text (as in model2vec).
+    """Return word vectors for a tokenizer: a teacher encodes each token as a text (as in model2vec).
 
-    The mean is subtracted, and they are L2-normalized, like those of `skip_gram`.
+    The vectors are centered and L2-normalized, like those of `skip_gram`.
 
     Args:
-        teacher: the folder or the Hub id of a SentenceTransformer.
-        tokenizer: the tokenizer. A piece of a word is embedded without the prefix that marks it, such as `##`.
+        teacher: the folder or Hub id of a SentenceTransformer.
+        tokenizer: the tokenizer. A subword is encoded without its prefix, such as `##`.
         vocab_size: number of rows of the result.
         cache_dir: as for `CachedTeacher`.
 
     Returns:
-        (vocab_size, dimensions of the teacher) float32; zeros for special tokens, such as `[UNK]`.
+        (vocab_size, teacher's dimension) float32; zeros for special tokens, such as `[UNK]`.
 
     Raises:
         InputError: as `CachedTeacher.encode`.
@@ -148,7 +148,7 @@ def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: i
 
 
 def teacher_content(teacher: str) -> str:
-    """Return what identifies the teacher's content: a digest of its folder's files, or its commit on the Hub.
+    """Return an identifier of the teacher's content: a digest of its folder's files, or its commit on the Hub.
 
     Raises:
         InputError: the teacher cannot be loaded.
@@ -172,6 +172,6 @@ def teacher_content(teacher: str) -> str:
 
 
 def _dtype() -> torch.dtype:
-    """Return bfloat16 if the device has instructions for it: the teacher is slow, and cosines change by thousandths."""
+    """Return bfloat16 on a device with instructions for it: it is faster, and cosines change by thousandths."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.bfloat16 if has_fast_bfloat16(device) else torch.float32

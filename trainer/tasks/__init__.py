@@ -1,7 +1,7 @@
 """The training tasks, one file each, and their registry.
 
-To add a task, add a file to this folder with a `Task` that is decorated by `register_task`; the option `extensions`
-names such files outside of the package.
+To add a task, add a file to this folder with a `Task` decorated with `register_task`. The option `extensions` loads
+such files from outside the package.
 """
 
 import importlib

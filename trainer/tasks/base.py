@@ -30,7 +30,7 @@ def register_task(task: type[Task]) -> type[Task]:
 
 @dataclass(frozen=True)
 class TaskInputs:
-    """The inputs from which a task is built.
+    """The inputs for building a task.
 
     Attributes:
         data: the datasets of the run, without evaluation sentences.
@@ -55,15 +55,15 @@ class Task(ABC):
     Attributes:
         name: its name in the option `tasks`.
         card_line: its description in the model card, one sentence.
-        required_option: the option that names its data; a run that trains the task must give it. Of a task outside of
-            the package, it is an entry of `task_options`.
+        required_option: the option that names its data, required in runs that train the task. For a task outside the
+            package, an entry of `task_options`.
         datasets: the kinds of dataset (`trainer.data.datasets.DATASET_KINDS`) that it is trained on.
         evaluator: the evaluator (`trainer.evaluation.evaluators`) of the head that it trains. Runs that do not train
             the task skip it.
-        adds_texts: whether its texts count for word vectors and token weights; false if they repeat texts of other
+        adds_texts: whether its texts are used for word vectors and token weights; false if they repeat texts of other
             datasets.
         settings: the run's settings.
-        columns: the token ids from which it builds its batches.
+        columns: the token ids of its texts.
     """
 
     name: ClassVar[str]
@@ -82,11 +82,11 @@ class Task(ABC):
         """Build the tasks of a run: `{name: task}`, or `{name/DATASET: task}` for each of several datasets.
 
         Args:
-            settings: the run's settings; `task_options` has the options of tasks outside of the package.
+            settings: the run's settings; `task_options` has the options of tasks outside the package.
             inputs: the datasets and the tokenizer.
 
         Raises:
-            InputError: a dataset lacks what the task needs.
+            InputError: a dataset lacks a split or column that the task needs.
         """
 
     @abstractmethod
@@ -112,10 +112,10 @@ class Task(ABC):
 
 
 def validate_tasks(settings: Settings) -> None:
-    """Check that the tasks of a run exist, and that every trained one has data.
+    """Check that the tasks of a run exist, and that every trained task has data.
 
     Raises:
-        InputError: a task is unknown, or the data of a trained task are not given.
+        InputError: a task is unknown, or a trained task has no data.
     """
     refuse_unknown("tasks", settings.tasks, TASKS)
     for name, weight in settings.tasks.items():
@@ -127,17 +127,17 @@ def validate_tasks(settings: Settings) -> None:
 def sampling_weights(weights: Mapping[str, float], tasks: Mapping[str, Sized]) -> dict[str, float]:
     """Return the sampling weight of each built task; a task with several datasets divides its weight among them.
 
-    A batch holds examples of one dataset, which are harder to tell apart than those of different ones. Datasets are
-    weighted by the square root of their size, so that large datasets do not displace small ones.
+    A batch has examples from one dataset: they are harder negatives than examples from different datasets. Datasets
+    are weighted by the square root of their size: large datasets do not displace small ones.
 
     Args:
         weights: name of a task -> its sampling weight.
-        tasks: key of a built task, `name` or `name/DATASET` -> the task, whose length is its number of examples.
+        tasks: key of a built task, `name` or `name/DATASET` -> the task; its length is the number of examples.
     """
     divided: dict[str, float] = {}
     for task, weight in weights.items():
         roots = {name: len(rows) ** 0.5 for name, rows in tasks.items() if name.partition("/")[0] == task}
         total = sum(roots.values())
-        # A task without examples keeps its weight, so that `BatchPlan` refuses it.
+        # A task without examples keeps its weight: `BatchPlan` then refuses it.
         divided |= {name: weight * root / total if total else weight for name, root in roots.items()}
     return divided

@@ -1,4 +1,4 @@
-"""Packed batches, and the vectors for them of the model and of an ensemble of teachers."""
+"""Packed batches, and their vectors from the model and from an ensemble of teachers."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -29,10 +29,10 @@ def embed_batch(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 def encode_pairs(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the vectors of a packed batch of conversation pairs, whose dot products are the scores of responses.
+    """Return the vectors of a packed batch of conversation pairs; their dot products are the scores of responses.
 
     Returns:
-        Inputs, u, or u' of a model with an `input_network`, and responses, v' multiplied by the scale of the scores;
+        Inputs, u (u' for a model with an `input_network`), and responses, v' multiplied by the scale of the scores;
         both (batch, embedding_size).
     """
     output = model(**batch)
@@ -41,10 +41,10 @@ def encode_pairs(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Te
 
 
 class ScoreTeachers:
-    """An ensemble of multitask models; its score of two texts is the mean of theirs.
+    """An ensemble of multitask models; its score of two texts is the mean of the models' scores.
 
-    The mean of dot products is the dot product of concatenated vectors, divided by the number of models. So an ensemble
-    returns vectors, like a model, and a task scores both in the same way.
+    The mean of dot products is the dot product of concatenated vectors, divided by the number of models. An ensemble
+    therefore returns vectors, like a model, and a task scores both in the same way.
     """
 
     def __init__(self, models: Sequence[ConvSimForMultitask]) -> None:
@@ -76,7 +76,7 @@ def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFa
         tokenizer: the tokenizer of the run.
 
     Raises:
-        InputError: one cannot be loaded, is not a multitask model of this project, or has another tokenizer.
+        InputError: a model cannot be loaded, is not a multitask model of this project, or has another tokenizer.
     """
     models = []
     for source in sources:
@@ -88,8 +88,8 @@ def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFa
             )
         if encoder.tokenizer.vocabulary != tokenizer.get_vocab():
             raise InputError(
-                f"score_teachers: the tokenizer of {source} ({len(encoder.tokenizer.vocabulary):,} entries) is not "
-                f"that of this run ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
+                f"score_teachers: the tokenizer of {source} ({len(encoder.tokenizer.vocabulary):,} entries) differs "
+                f"from this run's ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
             )
         models.append(cast(ConvSimForMultitask, load_model(str(find_folder(source)))[0]))
     return ScoreTeachers(models)

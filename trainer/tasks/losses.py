@@ -49,7 +49,7 @@ def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float
     """Mean over texts of the KL divergence of softmax(scale cosines) from softmax(scale teacher_cosines).
 
     Args:
-        cosines: (texts, candidates) cosine of each text with each candidate; that with itself is ignored.
+        cosines: (texts, candidates) cosine of each text with each candidate; the text itself is ignored.
         teacher_cosines: (texts, candidates) cosines of the teacher's embeddings.
         scale: inverse temperature of both distributions.
         first: index of the first text among the candidates; the other texts follow it.
@@ -64,7 +64,7 @@ def score_divergence(scores: Tensor, teacher_scores: Tensor) -> Tensor:
 
     Args:
         scores: (batch, candidates) score of each candidate.
-        teacher_scores: (batch, candidates) the teacher's.
+        teacher_scores: (batch, candidates) the teacher's score of each candidate.
     """
     log_probabilities, target = scores.float().log_softmax(dim=1), teacher_scores.float().log_softmax(dim=1)
     return F.kl_div(log_probabilities, target, reduction="batchmean", log_target=True)

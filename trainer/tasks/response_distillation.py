@@ -1,4 +1,4 @@
-"""Distillation of the scores that a SentenceTransformer gives to responses (Hinton et al., 2015)."""
+"""Distillation of a SentenceTransformer's scores of responses (Hinton et al., 2015)."""
 
 from pathlib import Path
 
@@ -25,8 +25,8 @@ CANDIDATES = 1_000  # responses among which calibration ranks each true one
 class ResponseDistillation(Task):
     """Reproduce a teacher's scores of the responses of a batch: scaled cosines of its embeddings.
 
-    They say how well each of the other responses fits, too, and the teacher may have seen more conversations than the
-    run has. Where its cosines say little, their scale is small, and so is its influence.
+    The scores also tell how well the other responses fit, and the teacher may have seen more conversations than the
+    run has. If its cosines are not informative, their calibrated scale, and thus its influence, is small.
     """
 
     name = "response_distillation"
@@ -70,7 +70,7 @@ class ResponseDistillation(Task):
         """The names of the training datasets whose responses the teacher scores."""
         if unknown := [source for source in settings.distilled_pairs if source not in settings.pairs]:
             known = ", ".join(settings.pairs) or "none"
-            raise InputError(f"distilled_pairs has {unknown[0]}, which is not in pairs ({known}): name it there, too")
+            raise InputError(f"distilled_pairs has {unknown[0]}, which is not in pairs ({known}): add it there, too")
         trained = list(inputs.data.of_kind("pairs"))
         names = trained
         if settings.distilled_pairs and len(settings.pairs) > 1:
@@ -94,7 +94,7 @@ class ResponseDistillation(Task):
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean KL divergence from the teacher's scores of responses for inputs, and of inputs for responses.
 
-        `accuracy` is P@1 among the responses of all processes, `teacher_accuracy` that of the teacher.
+        `accuracy` is P@1 among the responses of all processes, `teacher_accuracy` is the teacher's P@1.
         """
         teacher_u, teacher_v = self._scale * batch.pop("teacher_inputs"), batch.pop("teacher_responses")
         inputs, responses = encode_pairs(model, batch)
@@ -107,11 +107,11 @@ class ResponseDistillation(Task):
 
 
 def calibrated_scale(inputs: np.ndarray, responses: np.ndarray) -> float:
-    """Return the scale of cosines with the least InfoNCE: temperature scaling (Guo et al., 2017, section 4).
+    """Return the scale of cosines that minimizes InfoNCE: temperature scaling (Guo et al., 2017, section 4).
 
     Args:
         inputs: (pairs, dimension) L2-normalized embeddings of inputs.
-        responses: (pairs, dimension) those of the true responses.
+        responses: (pairs, dimension) L2-normalized embeddings of the true responses.
 
     Returns:
         From 1 to 100, in steps of 12 %.

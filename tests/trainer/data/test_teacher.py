@@ -160,7 +160,7 @@ def test_tokens_are_embedded_without_prefix_centered_and_normalized_and_special_
 
 def test_a_teacher_that_cannot_be_used_is_refused(folder, tmp_path, monkeypatch):
     (folder / "model.safetensors").write_text("nan")
-    with pytest.raises(InputError, match="values that are not finite; use another"):
+    with pytest.raises(InputError, match="NaN or infinite values; use another"):
         CachedTeacher(str(folder), tmp_path / "cache").encode(TEXTS)
     monkeypatch.undo()
     with pytest.raises(InputError, match="the model cannot be loaded"):

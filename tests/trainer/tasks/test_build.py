@@ -126,7 +126,7 @@ def test_the_teacher_scores_the_responses_of_the_datasets_that_are_named(asked):
 @pytest.mark.parametrize(
     ("pairs", "distilled", "message"),
     [
-        (["a/one", "a/two"], ["a/three"], r"distilled_pairs has a/three, which is not in pairs \(a/one, a/two\): name"),
+        (["a/one", "a/two"], ["a/three"], r"distilled_pairs has a/three, which is not in pairs \(a/one, a/two\): add"),
         (["a/one", "a/three"], ["a/three"], "pairs: no training split of pairs/three, which the task "),
     ],
 )
