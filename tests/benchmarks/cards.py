@@ -1,6 +1,6 @@
-"""Writes the tables and plots of README.md and model_cards/README.md, and the shipped cards, from what is recorded.
+"""Writes the tables and plots of README.md and model_cards/README.md, and the cards, from recorded results.
 
-Run it by `python -m tests.benchmarks.cards`.
+Run it with `python -m tests.benchmarks.cards`.
 """
 
 import json
@@ -34,8 +34,8 @@ ENCODERS = {
     "reddit_multitask": "Reddit, SNLI",
     "best_dan": "Reddit, NLI, captions, paraphrases",
     "best_transformer": "Reddit, NLI, captions, paraphrases",
-    "distilled_dan": "Reddit, NLI, captions, paraphrases, and a teacher",
-    "base": "conversations of 12 kinds, and a teacher",
+    "distilled_dan": "Reddit, NLI, captions, paraphrases; distilled",
+    "base": "12 kinds of conversations; distilled",
 }
 MINILM, MODEL2VEC = "all-MiniLM-L6-v2", "model2vec of all-MiniLM-L6-v2"  # of models.json and of runs.jsonl
 SIZES = (300, 1_000, 3_000)  # pairs of a domain
@@ -46,10 +46,10 @@ SPEED = {
     "train_dan_128": ("train a DAN", "sentence-transformers, defaults"),
     "train_dan_128_sparse": ("train a DAN", "sentence-transformers, sparse gradients"),
     "train_transformer": ("train the paper's Transformer", "sentence-transformers"),
-    "encode_dan": ("encode with a DAN", "model2vec, the same size"),
+    "encode_dan": ("encode with a DAN", "model2vec, same size"),
     "encode_dan_minilm": ("encode with a DAN", "all-MiniLM-L6-v2"),
     "encode_transformer": ("encode with the Transformer, float32", "sentence-transformers"),
-    "extract_dump": ("turn a Reddit dump into pairs", "plain Python"),
+    "extract_dump": ("extract pairs from a Reddit dump", "plain Python"),
 }
 
 
@@ -131,7 +131,7 @@ def own_chats() -> str:
     rows.append(trained("all-MiniLM-L6-v2, fine-tuned", "tuned", added=MARGIN))
     rows.append(untrained("the base", "base"))
     rows.append(trained("**the base, adapted**", "minilm", key="ours"))
-    rows.append(["minus all-MiniLM-L6-v2", "", *(_gain(results[f"adapt_{size}_minilm"]) for size in SIZES)])
+    rows.append(["difference from all-MiniLM-L6-v2", "", *(_gain(results[f"adapt_{size}_minilm"]) for size in SIZES)])
     return _table(("", "untrained", *(f"{size:,} pairs" for size in SIZES)), rows)
 
 
@@ -144,7 +144,7 @@ def earlier_turns() -> str:
 
     rows = [row("BM25", "bm25", "peer"), row("all-MiniLM-L6-v2", "minilm", "peer"), row("the base", "base", "ours")]
     rows.append(row("**the base, adapted**", "ours", "ours"))
-    rows.append(["minus the same without", *(_gain(results[f"adapt_context_{size}_ours"]) for size in SIZES)])
+    rows.append(["difference from no earlier turns", *(_gain(results[f"adapt_context_{size}_ours"]) for size in SIZES)])
     return _table(("with earlier turns", *(f"{size:,} pairs" for size in SIZES)), rows)
 
 
@@ -215,7 +215,7 @@ def plot_models() -> Figure:
 
 
 def plot_curve() -> Figure:
-    """Scores on test of reddit_dan, trained anew on more and more conversation pairs, and published ones."""
+    """Scores on test of reddit_dan, retrained on more and more conversation pairs, and published scores."""
     figure = Figure(figsize=(8, 3.5), layout="constrained")
     panel = figure.subplots()
     runs = sorted((run for run in read_runs().values() if "training_pairs" in run), key=itemgetter("training_pairs"))
