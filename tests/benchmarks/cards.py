@@ -303,9 +303,9 @@ def card(name: str) -> str:
         model_id = example_id(folder)
         start = settings["initialize_from"]
         about = (
-            f"This folder has the results and settings, but no weights. `convsim train "
-            f"model_cards/{name}/preset.yaml`{f', from {start},' if start else ''} trains them on the datasets that "
-            f"preset.yaml names ({ENCODERS[name]}), after which the examples below run."
+            f"This folder contains results and settings, but no weights. To run the examples below, first train the "
+            f"model{f' from {start}' if start else ''} with `convsim train model_cards/{name}/preset.yaml`, which uses "
+            f"the datasets named in preset.yaml ({ENCODERS[name]})."
         )
     with chdir(folder):  # datasets in the current folder have no part in the card
         return str(render_card(folder, read_runs()[name], settings, config, model_id, about, beside(name)))
@@ -314,8 +314,8 @@ def card(name: str) -> str:
 def beside(name: str) -> str:
     """What the card of a model says of it beside others."""
     text = (
-        "Speeds are those of short sentences, as above; that of model2vec is of the longer texts of `make bench`, with "
-        "a larger vocabulary: only its order of magnitude can be compared."
+        "Speeds were measured on short sentences, except that of model2vec: `make bench` measures it on longer texts "
+        "and with a larger vocabulary, so compare only its order of magnitude."
     )
     if name == "base":
         results = json.loads(BENCHMARKS.read_text(encoding="utf-8"))
@@ -323,13 +323,13 @@ def beside(name: str) -> str:
         domains = [entry["peer"] for key, entry in results.items() if re.fullmatch(r"adapt_300_\w+_base", key)]
         adapted, model2vec = results[f"adapt_{size}_minilm"], results[f"adapt_{size}_model2vec"]
         text += (
-            "\n\nOn four kinds of conversations that are in none of its training data, it ranks the true reply first "
-            f"among up to 100 for {_share(statistics.fmean(domains))} of the messages, and all-MiniLM-L6-v2 for "
+            "\n\nOn four kinds of conversations that are not in its training data, it ranks the true reply first "
+            f"among up to 100 for {_share(statistics.fmean(domains))} of the messages; all-MiniLM-L6-v2 does so for "
             f"{_share(adapted['peer'])}. Adapted to {size:,} pairs of each kind, it reaches {_share(adapted['ours'])}; "
-            f"a static model that model2vec distills from all-MiniLM-L6-v2 and trains on them, "
-            f"{_share(model2vec['peer'])}. So choose all-MiniLM-L6-v2 for such conversations where it is fast enough, "
-            "and model2vec where neither torch nor ONNX Runtime can be installed. On your own chats, `convsim adapt` "
-            "adapts this model and measures it beside all-MiniLM-L6-v2."
+            f"a static model distilled from all-MiniLM-L6-v2 with model2vec and trained on the same pairs reaches "
+            f"{_share(model2vec['peer'])}. For such conversations, choose all-MiniLM-L6-v2 if it is fast enough, or "
+            "model2vec if neither torch nor ONNX Runtime can be installed. `convsim adapt` adapts this model to your "
+            "own chats and compares it with all-MiniLM-L6-v2."
         )
     paragraphs = [textwrap.fill(paragraph, 100) for paragraph in text.split("\n\n")]
     return "\n\n".join(["![STS-B against sentences per second](speed.png)", *paragraphs])

@@ -1,4 +1,4 @@
-"""The tasks on semantically equivalent texts: InfoNCE on the cosine of sentence embeddings."""
+"""The tasks that train on semantically equivalent texts: InfoNCE on the cosine of sentence embeddings."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from trainer.tasks.losses import accuracy, in_batch_softmax
 
 
 class ContrastiveTask(Task):
-    """Pick the semantically equivalent text among those of the batch: InfoNCE with in-batch negatives.
+    """Pick the semantically equivalent text from the batch: InfoNCE with in-batch negatives.
 
     A hard negative is one more candidate for every row of the batch. The papers do not have this task; the loss is
     that of Henderson et al. (2017), section 4, in both directions.
@@ -99,8 +99,8 @@ class Captions(ContrastiveTask):
 
     name = "captions"
     card_line = (
-        "Captions: pick another caption of the same image among the texts of the batch, InfoNCE with in-batch "
-        "negatives."
+        "Captions: pick another caption of the same image from the texts of the batch (InfoNCE with in-batch "
+        "negatives)."
     )
     required_option = "captions"
     datasets = ("captions",)
@@ -109,12 +109,12 @@ class Captions(ContrastiveTask):
 
 @register_task
 class Paraphrases(ContrastiveTask):
-    """Two paraphrases are a positive pair; a pair with a lower score gives hard negatives."""
+    """Two paraphrases are a positive pair; pairs with lower scores provide hard negatives."""
 
     name = "paraphrases"
     card_line = (
-        "Paraphrases: pick the paraphrase of a text among those of the batch, InfoNCE with in-batch negatives; a pair "
-        "with a lower score gives a hard negative."
+        "Paraphrases: pick the paraphrase of a text from the texts of the batch (InfoNCE with in-batch negatives); "
+        "pairs with lower scores provide hard negatives."
     )
     required_option = "paraphrases"
     datasets = ("paraphrases",)
@@ -127,8 +127,8 @@ class Entailment(ContrastiveTask):
 
     name = "entailment"
     card_line = (
-        "Entailment: pick the hypothesis that a premise entails among the texts of the batch, InfoNCE with in-batch "
-        "negatives; a contradicting hypothesis is a hard negative (Gao et al., 2021)."
+        "Entailment: pick the hypothesis that a premise entails from the texts of the batch (InfoNCE with in-batch "
+        "negatives); contradicting hypotheses are hard negatives (Gao et al., 2021)."
     )
     required_option = "nli"
     datasets = ("nli",)

@@ -25,7 +25,7 @@ class Distillation(Task):
 
     name = "distillation"
     card_line = (
-        "Distillation: reproduce a teacher's similarities within the batch, KL divergence (Tung and Mori, 2019)."
+        "Distillation: reproduce a teacher's similarities within the batch (KL divergence; Tung and Mori, 2019)."
     )
     required_option = "teacher"
     adds_texts = False

@@ -20,8 +20,8 @@ class NeighboringSentences(Task):
 
     name = "neighbors"
     card_line = (
-        "Neighboring sentences: distinguish the sentences before and after a sentence from random ones, cross-entropy "
-        "over cosines (Siamese CBOW: Kenter et al., 2016)."
+        "Neighboring sentences: distinguish the sentences before and after a sentence from random ones (cross-entropy "
+        "over cosines, as in Siamese CBOW; Kenter et al., 2016)."
     )
     required_option = "documents"
     datasets = ("documents",)

@@ -31,7 +31,7 @@ class ResponseDistillation(Task):
 
     name = "response_distillation"
     card_line = (
-        "Response distillation: reproduce a teacher's scores of the responses of the batch, KL divergence (Hinton et "
+        "Response distillation: reproduce a teacher's scores for the responses of the batch (KL divergence; Hinton et "
         "al., 2015)."
     )
     required_option = "teacher"

@@ -14,12 +14,12 @@ from trainer.tasks.losses import accuracy, in_batch_softmax
 
 @register_task
 class ResponsePrediction(Task):
-    """Pick the true response among those of the batch: InfoNCE with in-batch negatives."""
+    """Pick the true response from the batch: InfoNCE with in-batch negatives."""
 
     name = "response_prediction"
     card_line = (
-        "Response prediction: pick the true response to an input among the responses of the batch, InfoNCE with "
-        "in-batch negatives (Yang et al., 2018)."
+        "Response prediction: pick the true response to an input from the responses of the batch (InfoNCE with "
+        "in-batch negatives; Yang et al., 2018)."
     )
     required_option = "pairs"
     datasets = ("pairs",)

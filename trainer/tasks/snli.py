@@ -18,7 +18,7 @@ class Snli(Task):
 
     name = "snli"
     card_line = (
-        "SNLI: classify a pair of sentences as entailment, neutral or contradiction, cross-entropy (Yang et al., 2018)."
+        "SNLI: classify a pair of sentences as entailment, neutral or contradiction (cross-entropy; Yang et al., 2018)."
     )
     required_option = "snli"
     datasets = ("snli",)

@@ -122,7 +122,7 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
     card = ModelCard.load(tmp_path / "README.md")
     assert card.data.eval_results is None
     assert "The model was not evaluated." in card.text
-    assert "recorded no search for evaluation sentences" in card.text and "encode_query" not in card.text
+    assert "did not record whether evaluation sentences were removed" in card.text and "encode_query" not in card.text
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
         (
             0.56,
             0.41,
-            "Choose it for selecting {1}. By its results, it is not good enough for the similarity {0}. Choose",
+            "Choose it for selecting {1}. Its results are not good enough for the similarity {0}. Choose",
         ),
-        (0.03, 0.41, "By its results, it is not good enough for the similarity {}, nor for selecting {}. Choose "),
-        (None, None, "How good it is for the similarity {}, and for selecting {} was not measured. Choose "),
+        (0.03, 0.41, "Its results are not good enough for the similarity {}, or for selecting {}. Choose "),
+        (None, None, "It was not evaluated for the similarity {}, or for selecting {}. Choose "),
     ],
 )
 def test_results_say_what_a_model_is_good_for(
@@ -217,9 +217,11 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     card = ModelCard.load(tmp_path / "README.md")
     text = " ".join(card.text.split())
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
-    assert "was not adapted to." in text and "recorded no search" not in text
+    assert "was not adapted to." in text and "did not record whether" not in text
     write_card(tmp_path, results | {"leakage": RESULTS["leakage"]}, settings, SomeConfig(), "a/b")
-    assert "not those of the model that it began with." in " ".join((tmp_path / "README.md").read_text().split())
+    assert "not to that of the model that it was initialized from." in " ".join(
+        (tmp_path / "README.md").read_text().split()
+    )
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
