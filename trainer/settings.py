@@ -1,7 +1,7 @@
-"""The settings of a run: all options, read from a preset and the command line, which takes precedence.
+"""The settings of a run, read from a preset and the command line, which takes precedence.
 
-An option that only some tasks read names them (`tasks`). Tasks of extensions read `task_options`. This module imports
-neither tasks nor torch, so that `--help` is fast.
+An option that only some tasks read lists them in `tasks`. Tasks of extensions read `task_options`. This module imports
+neither tasks nor torch, to keep `--help` fast.
 """
 
 import dataclasses
@@ -29,8 +29,7 @@ DEFAULT_STEPS = 1000
 MAX_STEPS = 100_000_000  # the plan of all batches is in memory; the paper's run has 40 million steps
 MAX_TOKENS = 64  # of a text, by default, for encoders of sequences
 DEFAULT_MODEL_TYPE = "dan"
-# Options that say what a new model is and how it begins; a model of initialize_from has its own config, weights and
-# tokenizer.
+# Options of a new model and its initialization; a model of initialize_from has its own config, weights and tokenizer.
 NEW_MODEL = ("model_type", "model_config", "tokenizer")
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
 NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
@@ -78,12 +77,12 @@ def option(default: Any, help: str, tasks: tuple[str, ...] = ()) -> Any:
 
 @dataclass
 class Settings:
-    """The settings of one run. If a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05)."""
+    """The settings of one run. The defaults SGD, 128, 0.01 and 0.95 / 0.05 are the paper's."""
 
     # -- model
     model_type: str | None = option(
         None,
-        "encoder: the NAME of a modeling_NAME.py in modeling_convsim; by default that of initialize_from, or "
+        "encoder: the NAME of a modeling_NAME.py in modeling_convsim; by default the type of initialize_from, or "
         f"{DEFAULT_MODEL_TYPE}",
     )
     model_config: dict[str, Any] = option(
@@ -94,7 +93,7 @@ class Settings:
     token_weights: Literal["ones", "sif"] = option(
         "ones",
         "initial token weights of a DAN with learned_token_weights, or initial scale of a CBOW's word embeddings: "
-        "ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
+        "ones, or sif: a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
     )
     word_vectors: str = option(
         "random",
@@ -102,34 +101,34 @@ class Settings:
         "vectors; or the folder or Hub id of a SentenceTransformer, which embeds the tokens",
     )
     word_vector_passes: Count | None = option(
-        None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts"
+        None, "number of passes of skip_gram over the texts; by default 1 to 5, depending on the number of texts"
     )
     initialize_from: str | None = option(
         None,
-        "folder or Hub id of a model to start from, or base: a multitask model with its config and its tokenizer, or "
-        "a pretrained text encoder or SentenceTransformer, which gets new heads. On the command line, or in a "
-        "preset that extends another, it replaces what that one says of a new model "
+        "folder or Hub id of the model to start from, or base: a multitask model, whose config and tokenizer are used, "
+        "or a pretrained text encoder or SentenceTransformer, which gets new heads. On the command line, or in a "
+        "preset that extends another, it resets the preset's options for a new model "
         f"({', '.join((*NEW_MODEL, *NEW_TOKENIZER, *NEW_WEIGHTS))})",
     )
     tokenizer: str | None = option(
-        None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
+        None, "folder or Hub id of a tokenizer; by default initialize_from's, or a new one trained on the texts"
     )
-    tokenizer_kind: Literal["word", "bare_word", "wordpiece"] = option("word", "kind of the tokenizer to train")
+    tokenizer_kind: Literal["word", "bare_word", "wordpiece"] = option("word", "type of tokenizer to train")
     min_count: Count = option(2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer")
     vocab_size: Annotated[int, msgspec.Meta(ge=10, le=LARGEST)] = option(
         30_000, "maximum vocabulary size of a new tokenizer"
     )
     max_tokens: Count | None = option(
         None,
-        "maximum number of tokens of a text; longer texts are truncated. By default, encoders that average words read "
-        f"all of a text, and others {MAX_TOKENS} tokens",
+        "maximum number of tokens of a text; longer texts are truncated. By default, encoders that average words do "
+        f"not truncate, and others use {MAX_TOKENS} tokens",
     )
 
     # -- data
     pairs: list[str] = option(
         [],
-        "folders or Hub ids of conversation pairs, in the format of `convsim data reddit`; a batch has pairs of one of "
-        "them, and a pair that several have is used once, as one of the first",
+        "folders or Hub ids of conversation pairs, in the format of `convsim data reddit`; each batch has pairs from "
+        "one dataset, and a duplicate pair is kept only in the first dataset that contains it",
         ("response_prediction", "response_distillation", "distillation"),
     )
     snli: str | None = option(
@@ -148,7 +147,7 @@ class Settings:
     )
     paraphrases: list[str] = option(
         [],
-        "folders or Hub ids of paraphrases, or of pairs of sentences with similarity scores",
+        "folders or Hub ids of paraphrases, or of sentence pairs with similarity scores",
         ("paraphrases", "distillation"),
     )
     documents: list[str] = option(
@@ -158,45 +157,47 @@ class Settings:
         ("neighbors", "distillation"),
     )
     texts: list[str] = option(
-        [], "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only"
+        [], "folders or Hub ids of datasets of any kind, whose texts are used only to train skip-gram word vectors"
     )
     stsb: str | None = option(
-        None, "folder or Hub id of the STS Benchmark: evaluated, and removed from the training data"
+        None, "folder or Hub id of the STS Benchmark, used for evaluation and removed from the training data"
     )
-    cqa: str | None = option(None, "folder of SemEval CQA subtask B: evaluated, and removed from the training data")
-    sts: str | None = option(None, "folder of the SemEval STS datasets: evaluated, and removed from the training data")
+    cqa: str | None = option(
+        None, "folder of SemEval CQA subtask B, used for evaluation and removed from the training data"
+    )
+    sts: str | None = option(
+        None, "folder of the SemEval STS datasets, used for evaluation and removed from the training data"
+    )
     cache_dir: str = option("runs/cache", "folder that caches token ids between runs")
-    extensions: list[str] = option([], "Python files that register tasks and encoders of your own")
+    extensions: list[str] = option([], "Python files that register your own tasks and encoders")
 
     # -- tasks
     tasks: dict[str, Weight] = option(
         {"response_prediction": 0.95, "snli": 0.05},
-        "sampling weight of each task, as JSON; every step samples one task; the paper: 0.95 and 0.05 (section 3.1). "
+        "sampling weight of each task, as JSON; each step samples one task; the paper: 0.95 and 0.05 (section 3.1). "
         "For a single weight: --tasks.snli 0.1",
     )
     mask_false_negatives: bool = option(
         False,
-        "mask false negatives: in-batch negatives equal to the true response, or other responses to the same input",
+        "mask false negatives: in-batch negatives that equal the true response, or that answer the same input",
         ("response_prediction",),
     )
     symmetric_loss: bool = option(False, "also predict the input from the response", ("response_prediction",))
-    snli_share: Share = option(1.0, "share of the SNLI training pairs to train on", ("snli",))
+    snli_share: Share = option(1.0, "fraction of the SNLI training pairs to train on", ("snli",))
     similarity_scale: Positive = option(
         20.0,
-        "inverse temperature, by which cosines are multiplied; Siamese CBOW: 1",
+        "factor by which cosine similarities are multiplied (inverse temperature); Siamese CBOW: 1",
         (*CONTRASTIVE, "distillation", "neighbors"),
     )
-    negatives: Count = option(
-        2, "number of random sentences among the candidates of each sentence; Siamese CBOW: 2", ("neighbors",)
-    )
+    negatives: Count = option(2, "number of random negative sentences per sentence; Siamese CBOW: 2", ("neighbors",))
     score_teachers: list[str] = option(
         [],
-        "folders or Hub ids of trained models of this project, with the run's tokenizer, whose mean scores of the "
-        "texts of a batch are reproduced: self-distillation (Furlanello et al., 2018)",
+        "folders or Hub ids of convsim models with the run's tokenizer; the model is trained to reproduce their mean "
+        "scores in each batch: self-distillation (Furlanello et al., 2018)",
         IN_BATCH,
     )
     score_teacher_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = option(
-        0.8, "share of the loss that compares with the scores of score_teachers", IN_BATCH
+        0.8, "weight of the self-distillation loss; the weight of the task's own loss is 1 minus this value", IN_BATCH
     )
     teacher: str | None = option(
         None,
@@ -208,26 +209,26 @@ class Settings:
     )
     distilled_pairs: list[str] = option(
         [],
-        "which of pairs the teacher scores the responses of: those that it ranks well; all of them by default",
+        "datasets of pairs whose responses the teacher scores: those in which it ranks replies well; by default all",
         ("response_distillation",),
     )
     teacher_pairs: Several = option(
         200_000, "maximum number of conversation pairs that the teacher encodes", ("response_distillation",)
     )
     task_options: dict[str, Any] = option(
-        {}, "options of tasks of your own (extensions), as JSON; for a single one: --task_options.NAME VALUE"
+        {}, "options of your own tasks (extensions), as JSON; for a single one: --task_options.NAME VALUE"
     )
 
     # -- optimization
     max_steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] | None = option(
-        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given"
+        None, f"number of training steps; by default {DEFAULT_STEPS:,}, unless epochs is set"
     )
-    epochs: Count | None = option(None, "number of passes over the examples of all tasks, instead of max_steps")
-    batch_size: Several = option(128, "examples per step, over all processes")
+    epochs: Count | None = option(None, "number of passes over the examples of all tasks; replaces max_steps")
+    batch_size: Several = option(128, "number of examples per step, over all processes")
     learning_rate: Positive = option(0.01, "learning rate")
     table_learning_rate: Positive | None = option(
         None,
-        "learning rate of the embedding matrices; by default learning_rate, and with adamw 20 times learning_rate",
+        "learning rate of the embedding matrices; by default learning_rate, or 20 times learning_rate with adamw",
     )
     optimizer: Literal["sgd", "adamw"] = option(
         "sgd", "sgd (the paper's) or adamw (with row-wise Adagrad for the embedding matrices)"
@@ -236,64 +237,64 @@ class Settings:
         0.0, "decoupled weight decay of the layers (not of the embedding matrices); adamw only"
     )
     max_grad_norm: Positive | None = option(None, "clip the norm of the gradient to this value")
-    warmup: Share = option(0.0, "share of the run in which the learning rate rises from zero")
+    warmup: Share = option(0.0, "fraction of the run in which the learning rate increases from zero")
     decay: Literal["constant", "linear", "cosine"] = option(
-        "constant", "learning rate after the warm-up: constant, or linear or cosine decay to zero"
+        "constant", "learning rate schedule after the warmup: constant, or linear or cosine decay to zero"
     )
     average_from: Share = option(
         1.0,
-        "share of the run after which the weights of every tenth step are averaged (stochastic weight averaging); the "
-        "average is evaluated and saved",
+        "fraction of the run after which the weights of every tenth step are averaged (stochastic weight averaging); "
+        "the average is evaluated and saved",
     )
-    late_from: Share = option(1.0, "share of the run after which late_batch_size and late_learning_rate apply")
+    late_from: Share = option(1.0, "fraction of the run after which late_batch_size and late_learning_rate apply")
     late_batch_size: Several | None = option(None, "batch size after late_from; the paper: 256")
     late_learning_rate: Positive | None = option(None, "learning rate after late_from; the paper: 0.001")
     adapt: bool = option(
         False,
-        "adapt the model of initialize_from to a user's own conversations: training starts with token weights for "
-        "these, batch size and max_steps follow from the number of pairs, and the result is start + a (trained - "
-        "start), with the a that is best on dev (fewer than 4,000 pairs: in 3-fold cross-validation); the model "
-        "itself if that is best",
+        "adapt the model of initialize_from to your own conversations: its token weights are adjusted, batch size and "
+        "max_steps depend on the number of pairs, and the result is the best interpolation between initial and "
+        "trained weights on dev (fewer than 4,000 pairs: in 3-fold cross-validation), or the unchanged model if "
+        "adapting does not help",
     )
 
     # -- evaluation
-    eval_every: Count = option(1000, "number of steps between evaluations on dev, each with a checkpoint")
+    eval_every: Count = option(1000, "number of steps between evaluations on dev; each evaluation saves a checkpoint")
     best_metric: str = option(
         "response_prediction.p_at_1",
         "dev result that selects the best checkpoint: response_prediction.p_at_1 (or p_at_n, the mean of P@1, P@3 and "
-        "P@10, which varies less with the sample of queries), snli.accuracy, "
-        "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
+        "P@10, which varies less with the sample of queries), snli.accuracy, stsb.dev.all.pearson …; or last, for the "
+        "last checkpoint",
     )
     final_split: Literal["both", "dev"] = option(
-        "both", "split that the finished model is evaluated on: both (dev and test) or dev"
+        "both", "split on which the finished model is evaluated: both (dev and test) or dev"
     )
 
     # -- run
-    output_dir: str = option("runs/run", "the run's folder")
-    overwrite: bool = option(False, "delete an earlier run in output_dir")
+    output_dir: str = option("runs/run", "folder of the run")
+    overwrite: bool = option(False, "replace an earlier run in output_dir")
     resume: bool = option(False, "resume from the last checkpoint in output_dir")
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = option(0, "random seed")
     log_every: Count = option(50, "number of steps between logs of the loss")
-    trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none")
+    trackers: list[str] = option(["tensorboard"], "experiment trackers supported by Accelerate, or none")
     mixed_precision: Literal["auto", "no", "bf16"] = option(
         "auto",
-        "no, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
+        "no, bf16 or auto: the precision of `accelerate launch` if it sets one, otherwise bf16 on a device with "
         "bfloat16 instructions; a resumed run keeps its precision",
     )
     half_precision: bool = option(
-        False, "store the finished model in half precision, in half the space; it loads as float32"
+        False, "save the finished model in half precision, which halves its size; it is loaded as float32"
     )
 
     # -- Hub
     push_to_hub: bool = option(
         False,
-        "publish the finished model in hub_model_id; a new repository is private (`convsim publish` has more options)",
+        "push the finished model to hub_model_id; a new repository is private (`convsim publish` has more options)",
     )
-    hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME")
+    hub_model_id: str | None = option(None, "repository of the model on the Hub: OWNER/NAME")
     license: str | None = option(
-        None, "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other … (default: none)"
+        None, "license of the model for its card, an identifier of the Hub: mit, cc-by-sa-4.0, other …"
     )
-    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …")
+    language: list[str] = option(["en"], "languages of the model for its card, as ISO 639 codes: en de …")
 
     def table_learning_rate_ratio(self) -> float:
         """Return the learning rate of the embedding matrices over that of the layers; it is the same at every step."""
@@ -308,7 +309,7 @@ TYPES = typing.get_type_hints(Settings)
 
 
 def sources_of(settings: Mapping[str, Any], kind: str) -> list[str]:
-    """The sources that settings name for a kind of dataset, such as `pairs`; empty if they name none."""
+    """The sources that settings name for a kind of dataset, such as `pairs`; may be empty."""
     value = settings.get(kind, settings.get("task_options", {}).get(kind))
     return [value] if isinstance(value, str) else list(value or [])
 
@@ -361,10 +362,10 @@ def _choices(name: str) -> str:
 
 
 def _validate(settings: Settings) -> None:
-    """Check the values that have a form of their own, and that no option excludes another or makes it ineffective."""
+    """Check the format of values, and that no option excludes another or makes it ineffective."""
     for name in ("output_dir", "cache_dir"):
         if "://" in (folder := getattr(settings, name)):
-            raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")
+            raise InputError(f"{name} is {folder}, a URL; expected a folder on a disk: upload it later")
     source = settings.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
         raise InputError(
@@ -372,7 +373,7 @@ def _validate(settings: Settings) -> None:
             "the Hub"
         )
     if settings.best_metric.startswith("sts."):
-        raise InputError(f"best_metric is '{settings.best_metric}', but sts are test sets: name a result of dev")
+        raise InputError(f"best_metric is '{settings.best_metric}', but sts has only test sets: choose a dev result")
     if settings.license is not None:
         check_license("license", settings.license)
     if not settings.language or not all(map(LANGUAGE.fullmatch, settings.language)):
@@ -383,11 +384,11 @@ def _validate(settings: Settings) -> None:
     if settings.push_to_hub and not settings.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if settings.resume and settings.overwrite:
-        raise InputError("resume and overwrite exclude each other: drop one of them")
+        raise InputError("resume and overwrite exclude each other: use only one of them")
     if not sum(settings.tasks.values()) > 0:
-        raise InputError("tasks gives no task a sampling weight above 0")
+        raise InputError("no task has a sampling weight above 0: set one in tasks")
     if not trained_tasks(vars(settings)):
-        raise InputError("snli_share is 0, but the run trains on snli alone: raise it, or give another task a weight")
+        raise InputError("snli_share is 0, but the run trains only on snli: increase it, or give another task a weight")
     if settings.adapt:
         _validate_adaptation(settings)
     _refuse_ineffective_options(settings)
@@ -410,12 +411,12 @@ def _validate_adaptation(settings: Settings) -> None:
     if not settings.initialize_from:
         raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
     if [task for task, weight in settings.tasks.items() if weight] != ["response_prediction"]:
-        raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
+        raise InputError("adapt trains only on conversations: set tasks to {response_prediction: 1}")
     if settings.average_from < 1:
-        raise InputError("adapt interpolates whole models: drop average_from")
-    _refuse(settings, ("epochs",), "adapt, whose steps follow from the number of pairs")
-    _refuse(settings, ("best_metric",), "adapt, which chooses by the mean reciprocal rank")
-    _refuse(settings, ("resume",), "adapt, which takes minutes and starts again")
+        raise InputError("adapt does not average weights: drop average_from")
+    _refuse(settings, ("epochs",), "adapt, which derives the number of steps from the number of pairs")
+    _refuse(settings, ("best_metric",), "adapt, which selects models by mean reciprocal rank")
+    _refuse(settings, ("resume",), "adapt, which writes no checkpoints: start the run again")
 
 
 def _refuse_ineffective_options(settings: Settings) -> None:
@@ -425,10 +426,10 @@ def _refuse_ineffective_options(settings: Settings) -> None:
     """
     late = ("late_batch_size", "late_learning_rate")
     if settings.initialize_from:
-        source = "initialize_from, which names a trained model with its tokenizer"
+        source = "initialize_from, because the model has trained weights and a tokenizer"
         _refuse(settings, ("token_weights", "word_vectors", *NEW_TOKENIZER), source)
     if settings.tokenizer:
-        _refuse(settings, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
+        _refuse(settings, NEW_TOKENIZER, "tokenizer, because the tokenizer is already trained")
     if settings.word_vectors != "skip_gram":
         cause = f"word_vectors: {settings.word_vectors}"
         _refuse(settings, ("texts", "word_vector_passes"), cause, "set word_vectors to skip_gram")
@@ -437,13 +438,13 @@ def _refuse_ineffective_options(settings: Settings) -> None:
     if settings.optimizer == "sgd":
         _refuse(settings, ("weight_decay",), "optimizer: sgd", "set optimizer to adamw")
     if settings.late_from == 1:
-        _refuse(settings, late, "late_from: 1, the end of the run", "set late_from below 1")
+        _refuse(settings, late, "late_from: 1 (the end of the run)", "set late_from below 1")
     elif not _changed(settings, late):
         raise InputError(f"late_from has no effect without {' or '.join(late)}: set one of them, or drop late_from")
     if not settings.push_to_hub:
         _refuse(settings, ("hub_model_id",), "push_to_hub: false", "set push_to_hub to true")
     if not settings.score_teachers:
-        _refuse(settings, ["score_teacher_share"], "score_teachers: none", "name models in score_teachers")
+        _refuse(settings, ["score_teacher_share"], "score_teachers: none", "list models in score_teachers")
     _refuse_options_of_absent_tasks(settings)
 
 
@@ -463,7 +464,7 @@ def _refuse_options_of_absent_tasks(settings: Settings) -> None:
 
 
 def _changed(settings: Settings, names: Iterable[str]) -> list[str]:
-    """Return those of the named options whose value differs from their default."""
+    """Return the named options whose values differ from their defaults."""
     defaults = Settings()
     return [name for name in names if getattr(settings, name) != getattr(defaults, name)]
 
@@ -475,7 +476,7 @@ def _refuse(settings: Settings, names: Iterable[str], cause: str, remedy: str = 
         settings: the settings.
         names: the options that have no effect.
         cause: the other option, for the message.
-        remedy: how to give them effect, for the message.
+        remedy: how to make them effective, for the message.
     """
     if not (changed := _changed(settings, names)):
         return
@@ -523,7 +524,7 @@ def parse_settings(argv: Sequence[str]) -> Settings:
 
 @contextmanager
 def _errors_in(source: str) -> Iterator[None]:
-    """Let the errors of a preset or of the command line begin with its name."""
+    """Prefix the errors of a preset or of the command line with its name."""
     try:
         yield
     except InputError as error:
@@ -566,8 +567,7 @@ def _value_of(name: str, words: list[str]) -> Any:
 def _change(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with the values of a preset or of the command line; none gives an option its default.
 
-    `model_config` keeps the fields that do not change, unless `model_type` does. A model to start from replaces what
-    the options say of a new model.
+    `model_config` is merged, unless `model_type` changes. A model to start from resets the options for a new model.
     """
     changes_type = changes.get("model_type", own_type := options.get("model_type", DEFAULT_MODEL_TYPE)) != own_type
     replaced = ["model_config"] if changes_type and not _is_none("model_type", changes["model_type"]) else []
@@ -597,13 +597,13 @@ def _is_list(name: str) -> bool:
 
 def _format_help() -> str:
     """Return the help: every option under its heading, with its choices, the tasks that read it, and its default."""
-    lines = [f"usage: {USAGE}", "", "Train an encoder with the settings of a preset. Options of the command line take"]
-    lines += ["precedence; the value none resets an option to its default."]
+    lines = [f"usage: {USAGE}", "", "Train an encoder with the settings of a preset. Command-line options override the"]
+    lines += ["preset; the value none resets an option to its default."]
     defaults = Settings()
     for name, each in FIELDS.items():
         lines += ["", f"{HEADINGS[name]}:"] if name in HEADINGS else []
         notes = [f"one of {_choices(name)}"] if _choices(name) else []
-        notes += [f"read by {', '.join(each.metadata['tasks'])}"] if each.metadata["tasks"] else []
+        notes += [f"used by {', '.join(each.metadata['tasks'])}"] if each.metadata["tasks"] else []
         notes += [f"default: {_format_default(getattr(defaults, name))}"]
         text = f"{each.metadata['help']} ({'; '.join(notes)})"
         lines.append(textwrap.fill(text, 100, initial_indent=f"  --{name}  ", subsequent_indent=" " * 6))
@@ -622,7 +622,7 @@ def list_presets() -> str:
     width = max(len(file.stem) for file in files)
     descriptions = {file.stem: file.read_text(encoding="utf-8").partition("\n")[0].strip("# ") for file in files}
     rows = [f"  {name:{width}}  {description}" for name, description in descriptions.items()]
-    how = "`convsim train quickstart`, or on several processes with `accelerate launch -m trainer.run quickstart`"
+    how = "`convsim train quickstart`, or in several processes with `accelerate launch -m trainer.run quickstart`"
     return "\n".join(["presets:", *rows, "", f"Run one with {how}."])
 
 

@@ -129,9 +129,9 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"decay": "none"}, "decay is \"none\": Invalid enum value 'none'; expected one of constant, linear, cosine"),
         ({"tasks": {"snli": float("inf")}}, "tasks is {\"snli\": Infinity}: Expected `float` <= 1000000.0"),
         ({"tasks": {"snli": True}}, "tasks is {\"snli\": true}: Expected `float`, got `bool`"),
-        ({"tasks": {"snli": 0, "response_prediction": 0}}, "tasks gives no task a sampling weight above 0"),
-        ({"tasks": {"snli": 1}, "snli_share": 0.0}, "snli_share is 0, but the run trains on snli alone"),
-        ({"best_metric": "sts.2012.OnWN.pearson"}, "but sts are test sets: name a result of dev"),
+        ({"tasks": {"snli": 0, "response_prediction": 0}}, "no task has a sampling weight above 0: set one in tasks"),
+        ({"tasks": {"snli": 1}, "snli_share": 0.0}, "snli_share is 0, but the run trains only on snli"),
+        ({"best_metric": "sts.2012.OnWN.pearson"}, "but sts has only test sets: choose a dev result"),
         ({"resume": True, "overwrite": True}, "resume and overwrite exclude each other"),
         ({"push_to_hub": True}, "hub_model_id is needed"),
         ({"word_vectors": "glove"}, "word_vectors is 'glove'; expected random, skip_gram, an existing file or folder"),
@@ -143,7 +143,7 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         # Options without effect
         ({"hub_model_id": "me/model"}, "hub_model_id has no effect with push_to_hub: false: set push_to_hub to true"),
         ({"late_from": 0.5}, "late_from has no effect without late_batch_size or late_learning_rate"),
-        ({"late_batch_size": 256}, "has no effect with late_from: 1, the end of the run: set late_from below 1, or"),
+        ({"late_batch_size": 256}, "has no effect with late_from: 1 (the end of the run): set late_from below 1, or"),
         ({"epochs": 1, "max_steps": 5}, "max_steps has no effect with epochs: drop epochs, or drop it"),
         ({"weight_decay": 0.1}, "weight_decay has no effect with optimizer: sgd: set optimizer to adamw"),
         ({"texts": ["a"], "word_vector_passes": 2}, "texts, word_vector_passes have no effect with word_vectors: ran"),
@@ -157,7 +157,7 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
             "similarity_scale has no effect with tasks: snli, response_prediction: give one of captions, paraphrases, "
             "entailment, distillation, neighbors a sampling weight",
         ),
-        ({"score_teacher_share": 0.5}, "score_teacher_share has no effect with score_teachers: none: name models in"),
+        ({"score_teacher_share": 0.5}, "score_teacher_share has no effect with score_teachers: none: list models in"),
         ({"initialize_from": "m", "vocab_size": 99}, "drop it (to reset an option of a preset: --vocab_size none)"),
     ],
 )  # fmt: skip

@@ -35,10 +35,10 @@ def test_batch_size_and_steps_follow_from_the_number_of_pairs(pairs, batch_size,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tasks": {"response_prediction": 0.9, "snli": 0.1}, "snli": "s"}, "adapt trains on conversations alone"),
+        ({"tasks": {"response_prediction": 0.9, "snli": 0.1}, "snli": "s"}, "adapt trains only on conversations"),
         ({"epochs": 3}, "epochs has no effect with adapt"),
-        ({"best_metric": "last"}, "best_metric has no effect with adapt, which chooses by the mean reciprocal rank"),
-        ({"average_from": 0.5}, "adapt interpolates whole models: drop average_from"),
+        ({"best_metric": "last"}, "best_metric has no effect with adapt, which selects models by mean reciprocal rank"),
+        ({"average_from": 0.5}, "adapt does not average weights: drop average_from"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
@@ -109,7 +109,7 @@ def test_a_stopped_adaptation_starts_again_and_has_the_same_result(base, adapted
     expected = run("whole")
     with pytest.raises(KeyError):
         run("killed", last=7)
-    with pytest.raises(InputError, match="resume has no effect with adapt, which takes minutes and starts again"):
+    with pytest.raises(InputError, match="resume has no effect with adapt, which writes no checkpoints: start the run"):
         run("killed", "--resume", "true")
     part, again = expected.results["adaptation"], run("killed").results["adaptation"]
     assert again == part and part["measured_by"] == "dev" == expected.measured_by
