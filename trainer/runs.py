@@ -102,8 +102,8 @@ class Run:
         results = read_object(path)
         if damaged := [name for name, part in results.items() if not isinstance(part, (Mapping, list))]:
             raise InputError(
-                f"{path}: {damaged[0]} has another form than the trainer writes; restore the file, or evaluate the "
-                f"model again with: convsim evaluate {self.model} --output FILE"
+                f"{path}: {damaged[0]} is not in the format that the trainer writes; restore the file, or evaluate "
+                f"the model again with: convsim evaluate {self.model} --output FILE"
             )
         return results
 

@@ -227,7 +227,7 @@ def _join_splits(parts: Mapping[str, Any], held_out: Mapping[str, Mapping[str, n
             repeated += int(is_repeated.sum())
             earlier = np.concatenate([earlier, held_out[source][split]])
         if repeated:
-            logger.warning("%s split: left out %d pairs that an earlier dataset has, too", split, repeated)
+            logger.warning("%s split: left out %d pairs that are also in an earlier dataset", split, repeated)
         joined[split] = concatenate_datasets(rows)
     return DatasetDict(joined)
 
@@ -263,7 +263,7 @@ def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray
             for source, others in earlier.items():
                 repeated = np.isin(hashes, others) & is_left
                 if repeated.any():
-                    logger.warning("%s: removed %d training pairs that %s has, too", name, repeated.sum(), source)
+                    logger.warning("%s: removed %d training pairs that are also in %s", name, repeated.sum(), source)
                 is_left &= ~repeated
             rows, earlier[name] = rows.select(np.flatnonzero(is_left)), hashes[is_left]
         data.training[name], leaked = remove_leaked(rows, columns, evaluation, DATASET_KINDS[kind].group_column)
@@ -272,7 +272,7 @@ def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray
         if counts["removed"]:
             where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")
             logger.warning(
-                "%s: removed %d training rows with an evaluation sentence (%s)", name, counts["removed"], where
+                "%s: removed %d training rows that contain an evaluation sentence (%s)", name, counts["removed"], where
             )
 
 
@@ -326,8 +326,8 @@ def complete_dev_split(data: RunData, fewest: int = FEWEST) -> None:
         return
     moved = train.select(np.flatnonzero(is_moved))
     logger.info(
-        "pairs: the dev split has %d pairs, which is too few to select a checkpoint; %d of the %d training pairs are "
-        "moved to it, in whole threads",
+        "pairs: the dev split has %d pairs, which is too few to select a checkpoint; moving %d of the %d training "
+        "pairs to it, in whole threads",
         present, len(moved), len(train),
     )  # fmt: skip
     ends = np.cumsum([len(rows) for rows in parts.values()])

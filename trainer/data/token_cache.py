@@ -92,7 +92,7 @@ def token_columns(
         ids = _open(folder) if folder.exists() else None
         if ids is None:
             if folder.exists():
-                logger.warning("%s: a file is missing or truncated; its texts are tokenized again", folder)
+                logger.warning("%s: a file is missing or truncated; tokenizing its texts again", folder)
                 shutil.rmtree(folder)
             _build(dataset, column, prompt, tokenizer, folder, max_tokens, show_progress)
             ids = _open(folder)

@@ -64,7 +64,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
         by_token.pop(special, None)
     by_token = {token_id: vector for token_id, vector in by_token.items() if vector.any()}
     if not by_token:
-        raise InputError(f"{source}: has no vector of any of the {len(tokenizer):,} tokens of the tokenizer")
+        raise InputError(f"{source}: has no vector for any of the {len(tokenizer):,} tokens of the tokenizer")
     vectors = np.zeros((vocab_size, len(next(iter(by_token.values())))), dtype=np.float32)
     vectors[list(by_token)] = np.stack(list(by_token.values()))
     vectors /= np.linalg.norm(vectors[list(by_token)], axis=1).mean()
@@ -112,7 +112,7 @@ def _text_entries(path: Path) -> Entries:
         surplus = fields[1 : len(fields) - size]
         if size < 1 or len(fields) <= size or any(map(_is_number, surplus)):
             raise InputError(
-                f"{location}: {len(fields) - 1} values after the word, expected {size} as in the lines before"
+                f"{location}: {len(fields) - 1} values after the word, expected {size} as in the previous lines"
             )
         if not surplus:
             yield location, fields[0].decode(errors="replace"), fields[1:]
@@ -227,7 +227,7 @@ def fit(model: Any, columns: list[TokenColumn], words: Sequence[str], step: int 
         model.build_vocab(texts)
         if not model.wv.index_to_key:
             raise InputError(
-                f"no word of the texts occurs {model.min_count} times or more, so that no word vectors can be trained: "
+                f"no word occurs {model.min_count} times or more in the texts, so word vectors cannot be trained: "
                 "use more texts, or set word_vectors to random"
             )
         bar.set_description("word vectors")

@@ -60,8 +60,8 @@ def load_encoder(model: str) -> SentenceEncoder:
         return SentenceTransformerEncoder(SentenceTransformer(name, revision=revision, trust_remote_code=False))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # damaged configs raise any of these
         raise InputError(
-            f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "
-            "(a run's is runs/NAME/model), or a model of the Hugging Face Hub: OWNER/NAME or OWNER/NAME@REVISION"
+            f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected a model folder (of a "
+            "run: runs/NAME/model) or a model on the Hugging Face Hub: OWNER/NAME or OWNER/NAME@REVISION"
         ) from error
 
 

@@ -37,8 +37,8 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--tasks",
         required=True,
-        help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {SAMPLE}, which prints nearest "
-        "sentences and best replies of the shipped sample",
+        help=f"comma-separated evaluations: {', '.join(EVALUATORS)}; or {SAMPLE}, which prints nearest sentences and "
+        "best replies for the shipped sample",
     )
     group = parser.add_argument_group("data")
     helps = {evaluator.dataset: evaluator.data_help for evaluator in EVALUATORS.values()}
@@ -46,8 +46,8 @@ def build_parser() -> ArgumentParser:
         "--data",
         type=Path,
         metavar="FOLDER",
-        help=f"folder with the subfolders {', '.join(helps)}, instead of the options below; for the task sample, the "
-        "folder that `convsim data sample` wrote",
+        help=f"folder with the subfolders {', '.join(helps)}, as an alternative to the options below; for the task "
+        "sample, the output folder of `convsim data sample`",
     )
     for name, text in helps.items():
         group.add_argument(f"--{name}", metavar="SOURCE", help=f"{text} (default: {name} in --data)")
@@ -56,11 +56,11 @@ def build_parser() -> ArgumentParser:
         "--split",
         choices=("dev", "test", "both"),
         default="both",
-        help="both evaluates stsb, stsb_tuned and cqa on dev and test, response_prediction and snli on test; the "
-        "datasets of sts are test sets for any value (default: %(default)s)",
+        help="split to evaluate; both: dev and test for stsb, stsb_tuned and cqa, but only test for "
+        "response_prediction and snli; sts always uses its test sets (default: %(default)s)",
     )
     group.add_argument(
-        "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
+        "--intervals", action="store_true", help="add 95%% bootstrap intervals for Pearson's r, P@N, MAP and accuracy"
     )
     group.add_argument(
         "--baselines",
@@ -69,14 +69,14 @@ def build_parser() -> ArgumentParser:
         "(default: none)",
     )
     group = parser.add_argument_group("output")
-    group.add_argument("--overwrite", action="store_true", help="replace a file of --output that exists")
+    group.add_argument("--overwrite", action="store_true", help="replace the --output file if it exists")
     output = group.add_mutually_exclusive_group()
     output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this new JSON file")
     output.add_argument(
         "--update",
         type=Path,
         metavar="FILE",
-        help="add the results to this results.json; its other tasks, splits and baselines stay",
+        help="add the results to this results.json; its other tasks, splits and baselines are kept",
     )
     return parser
 
@@ -101,28 +101,28 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
         return source
     if args.data is None:
         raise InputError(
-            f"task {evaluator.name}: name the data with --{name} SOURCE, a {evaluator.data_help}, or with --data "
-            f"FOLDER, a folder with the subfolder {name}"
+            f"task {evaluator.name}: set --{name} SOURCE ({evaluator.data_help}) or --data FOLDER (a folder with the "
+            f"subfolder {name})"
         )
     folder = args.data / name
     if not folder.is_dir():
         raise InputError(
-            f"{folder}: no such folder{how_to_build(folder)}; name the dataset with --{name}, or its parent with --data"
+            f"{folder}: no such folder{how_to_build(folder)}; set --{name} to the dataset, or --data to its parent"
         )
     return str(folder)
 
 
 def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
-        raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
+        raise InputError(f"--baselines: none of --tasks is a ranking task; add one of {_rankings()}")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
-        raise InputError(f"--output {args.output}: it has the results of a run, which would be lost; use --update")
+        raise InputError(f"--output {args.output}: contains the results of a run, which would be lost; use --update")
     if args.output:
         refuse_existing_file("--output", args.output, args.overwrite)
     if SAMPLE in args.tasks and args.data is None:
-        raise InputError(f"task {SAMPLE}: name its folder with --data FOLDER; convsim data sample -o FOLDER writes it")
+        raise InputError(f"task {SAMPLE}: set --data FOLDER to the output folder of `convsim data sample -o FOLDER`")
 
 
 def run(args: Namespace) -> int:

@@ -54,7 +54,7 @@ def bootstrap_interval(statistic: Callable[[list[np.ndarray]], np.ndarray], size
         InputError: a group has fewer than two items.
     """
     if min(sizes) < 2:
-        raise InputError("intervals: a score was measured on a single item, which has no interval; leave intervals out")
+        raise InputError("intervals: a score on a single item has no interval; add data, or leave intervals out")
     random = np.random.default_rng(SEED)
     batch = max(1, ITEMS_PER_BATCH // sum(sizes))
     resampled = [

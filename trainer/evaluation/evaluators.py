@@ -54,7 +54,7 @@ def evaluate_encoder(
             results[name] = evaluator.evaluate(encoder, inputs)
         elif evaluators is not None:
             missing = "dev or test" if split == "both" else split
-            raise InputError(f"task {name}: there is no {missing} split of {evaluator.dataset} to evaluate on")
+            raise InputError(f"task {name}: {evaluator.dataset} has no {missing} split to evaluate on")
     return results
 
 

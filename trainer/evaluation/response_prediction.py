@@ -42,9 +42,9 @@ def queries_of(pairs: Dataset, max_queries: int | None = None) -> Queries:
     others = distinct - max(said, default=distinct)
     if others < 1:
         raise InputError(
-            "response prediction needs at least 2 distinct held-out responses to rank, and 3 where an input is one of "
-            f"them; these {len(queries)} pairs have {distinct}: prepare more pairs, or leave response_prediction out "
-            "of the tasks"
+            "response prediction needs at least 2 distinct held-out responses, or 3 if an input is one of them; "
+            f"these {len(queries)} pairs have {distinct}: prepare more pairs, or leave response_prediction out of "
+            "the tasks"
         )
     if others < OTHERS:
         _warn_of_few_candidates(len(queries), distinct)
@@ -54,8 +54,8 @@ def queries_of(pairs: Dataset, max_queries: int | None = None) -> Queries:
 @cache  # once, not at every evaluation of a run
 def _warn_of_few_candidates(queries: int, distinct: int) -> None:
     logger.warning(
-        "response prediction: the %d queries have only %d distinct responses and rank all of these; P@N cannot be "
-        "compared with that of 1-of-%d ranking", queries, distinct, CANDIDATES,
+        "response prediction: the %d queries have only %d distinct responses; all of them are ranked, so P@N cannot "
+        "be compared with 1-of-%d ranking", queries, distinct, CANDIDATES,
     )  # fmt: skip
 
 

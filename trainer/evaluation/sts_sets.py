@@ -42,7 +42,7 @@ def evaluate_sts_sets(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dic
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for key, scores in sts_set_scores(encoder, inputs.splits).items():
         if len(scores) < 2:
-            raise InputError(f"STS {key}: has only one pair; a correlation needs two: provide more, or leave it out")
+            raise InputError(f"STS {key} has only one pair; a correlation needs two: add pairs, or leave it out")
         gold = np.asarray(inputs.splits[key]["score"])
         part = {**sts_correlation(scores, gold), "pairs": len(scores)}
         if inputs.intervals:

@@ -41,9 +41,9 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = F
     from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation_by_group
 
     genres = [genre or "" for genre in pairs["genre"]]  # some copies of STS-B have no genres
-    if single := [genre or "without a genre" for genre, count in Counter(genres).items() if count < 2]:
+    if single := [genre for genre, count in Counter(genres).items() if count < 2]:
         raise InputError(
-            f"STS-B: only one pair is {single[0]}; a correlation needs two of each genre: provide more pairs"
+            f"STS-B: only one pair has the genre {single[0] or 'none'}; a correlation needs two of each: add pairs"
         )
     gold = np.asarray(pairs["score"])
     result: dict[str, dict[str, Any]] = dict(sts_correlation_by_group(scores, gold, genres))

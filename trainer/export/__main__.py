@@ -17,7 +17,7 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m trainer.export", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", metavar="MODEL", help="folder of a saved model or of a run, or a Hub id")
+    parser.add_argument("model", metavar="MODEL", help="folder of a saved model or run, or a Hub id")
     parser.add_argument(
         "-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="new folder for the export"
     )

@@ -68,7 +68,7 @@ def load(name: str) -> tuple[Encoder, ConvSimEncoder | ConvSimForMultitask, PreT
     except ValueError as error:
         raise InputError(str(error)) from error
     if isinstance(encoder, JointEncoder):
-        raise InputError(f"{name} holds two models, and only a single one is exported: name another model")
+        raise InputError(f"{name} has two models, but only a single one can be exported: choose another model")
     return encoder, model.eval(), tokenizer
 
 

@@ -123,7 +123,7 @@ def build_graph(form: OnnxForm) -> Any:
         )
     size = sum(4 * weight.numel() for name, weight in form.named_parameters() if "nli_head." not in name)
     if size >= LARGEST_FILE:
-        raise InputError(f"the model has {size / 1e9:.1f} GB of float32; an ONNX file holds at most 2 GB")
+        raise InputError(f"the model has {size / 1e9:.1f} GB of float32 weights; an ONNX file holds at most 2 GB")
     import_extra("onnxscript", "export", "exporting")
     # Two tensors: the exporter treats the same tensor, passed twice, as one input.
     ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)

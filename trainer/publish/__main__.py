@@ -26,25 +26,25 @@ def build_parser() -> ArgumentParser:
         type=Path,
         default=[],
         metavar="RUN",
-        help="finished runs that differ from RUN in the seed: its results and card get the test scores of all",
+        help="finished runs that differ from RUN only in the seed; their test scores are added to its results and card",
     )
     parser.add_argument(
         "--index",
         type=Path,
         metavar="FOLDER",
-        help="publish a page instead, with this index, or that of this run",
+        help="publish a demo page instead, with this index or the index of this run",
     )
     hub = parser.add_argument_group("Hub")
-    hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="repository of the model, created if it does not exist")
-    hub.add_argument("--space_id", metavar="ORG/NAME", help="Space of the page, created if it does not exist")
+    hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="model repository, created if it does not exist")
+    hub.add_argument("--space_id", metavar="ORG/NAME", help="Space for the page, created if it does not exist")
     hub.add_argument("--public", action="store_true", help="create a public repository (default: a private one)")
     hub.add_argument("--revision", metavar="BRANCH", help="branch to commit to, created if it does not exist")
     hub.add_argument("--create_pr", action="store_true", help="open a pull request instead of committing")
     hub.add_argument(
         "--dry_run",
         action="store_true",
-        help="upload nothing: write the run's card, verify its folder, and print every file with its size, the "
-        "address, the visibility and the license",
+        help="upload nothing: write the run's card, verify its folder, and print the address, visibility, license "
+        "and files (with sizes)",
     )
     return parser
 

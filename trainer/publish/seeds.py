@@ -27,9 +27,9 @@ def add_seeds(runs: Sequence[Path]) -> None:
         if _tokenizer(run) != _tokenizer(runs[0]):
             differing.append("tokenizer")
         if differing:
-            raise InputError(f"{run}: differs from {runs[0]} in {', '.join(differing)}; expected another seed only")
+            raise InputError(f"{run}: differs from {runs[0]} in {', '.join(differing)}; only the seed may differ")
     if len({each.get("seed", 0) for each in settings}) < len(runs):
-        raise InputError("two of the runs have the same seed")
+        raise InputError("two of the runs have the same seed; expected a different seed for each run")
     values = [_test_scores(run, each) for run, each in zip(runs, settings, strict=True)]
     shared = [name for name in values[0] if all(name in each for each in values)]
     update_results(runs[0] / RESULTS, {"seeds": {name: [each[name] for each in values] for name in shared}})

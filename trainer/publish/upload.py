@@ -51,7 +51,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
         write_card(folder, results, settings, config, model_id)
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise InputError(
-            f"{run}: results.json, config.yaml or model/config.json has another form than the trainer writes "
+            f"{run}: results.json, config.yaml or model/config.json is not in the format that the trainer writes "
             f"({type(error).__name__}: {error}); restore them"
         ) from error
     return folder

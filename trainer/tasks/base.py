@@ -121,7 +121,7 @@ def validate_tasks(settings: Settings) -> None:
     for name, weight in settings.tasks.items():
         required = TASKS[name].required_option
         if weight and not sources_of(vars(settings), required):
-            raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")
+            raise InputError(f"tasks includes '{name}', which requires {required}: set it with --{required}")
 
 
 def sampling_weights(weights: Mapping[str, float], tasks: Mapping[str, Sized]) -> dict[str, float]:

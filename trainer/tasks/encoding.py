@@ -83,8 +83,8 @@ def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFa
         encoder = load_encoder(source)
         if not isinstance(encoder, Encoder) or not encoder.model.has_heads:
             raise InputError(
-                f"score_teachers: {source} is not a multitask model of this project; name a model that a run saved "
-                "(runs/NAME/model). A SentenceTransformer can be the teacher of the task distillation"
+                f"score_teachers: {source} is not a multitask model of this project; use a model saved by a run "
+                "(runs/NAME/model). To distill from a SentenceTransformer, use the task distillation"
             )
         if encoder.tokenizer.vocabulary != tokenizer.get_vocab():
             raise InputError(

@@ -119,7 +119,7 @@ class Backbone:
             InputError: a module or a setting of the backbone is not supported, or an option is invalid.
         """
         if unknown := set(options) - config_fields("pretrained"):
-            raise InputError(f"model_config has {', '.join(sorted(unknown))}, which a pretrained encoder does not have")
+            raise InputError(f"model_config has {', '.join(sorted(unknown))}, which pretrained encoders do not support")
         tokenizer = self.load_tokenizer()
         values: dict[str, Any] = {
             "backbone_config": self._backbone_config(),
@@ -155,7 +155,7 @@ class Backbone:
         """
         tokenizer = self._load(AutoTokenizer)
         if tokenizer.pad_token is None or not tokenizer.is_fast:
-            raise self._refusal("its tokenizer has no padding token, or is not one of the library tokenizers")
+            raise self._refusal("its tokenizer has no padding token, or is not a fast tokenizer")
         # sentence_bert_config.json; older models name their own architecture.
         files = sorted(path.name for path in self.folder.glob("sentence_*_config.json"))
         settings = self.read(files[0]) if files else {}
@@ -187,8 +187,8 @@ class Backbone:
         values = self.read("config.json")
         if values.get("model_type") not in CONFIG_MAPPING:
             raise self._refusal(
-                f"its type {values.get('model_type')!r} is none that transformers implements, and code of a model is "
-                "not run"
+                f"its type {values.get('model_type')!r} is not implemented in transformers, and custom code in "
+                "models is not run"
             )
         config = self._load(AutoConfig)
         if config.is_encoder_decoder or not (hasattr(config, "hidden_size") and hasattr(config, "vocab_size")):
@@ -207,7 +207,7 @@ class Backbone:
         if not modules:
             return "mean"
         if "Pooling" not in names or modules[0]["path"]:
-            raise self._refusal("expected the modules Transformer, in the folder itself, and Pooling")
+            raise self._refusal("expected a Transformer module in the folder itself, and a Pooling module")
         settings = self.read(f"{modules[names.index('Pooling')]['path']}/config.json")
         flags = [name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
                  for name, value in settings.items() if name.startswith("pooling_mode_") and value]  # fmt: skip

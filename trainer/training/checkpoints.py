@@ -99,12 +99,12 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
     if context.accelerator.is_main_process:
         if changed := find_changes(recorded["fingerprints"], progress.fingerprints):
             raise InputError(
-                f"resume: {', '.join(changed)} changed since {context.folder} was started: restore the data, or start "
-                "again with --overwrite true or another --output_dir"
+                f"resume: {', '.join(changed)} changed since the run in {context.folder} was started: restore the "
+                "data, or start again with --overwrite true or another --output_dir"
             )
         if (precision := recorded["mixed_precision"]) != progress.mixed_precision:
             raise InputError(
-                f"resume: the run computed in mixed_precision {precision}, not {progress.mixed_precision}: use "
+                f"resume: the run used mixed_precision {precision}, not {progress.mixed_precision}: use "
                 f"--mixed_precision {precision}"
             )
         with new_file(context.folder / METRICS) as new:

@@ -82,7 +82,7 @@ def build_tokenizer(settings: Settings, data: RunData) -> PreTrainedTokenizerFas
     """
     if settings.initialize_from and (backbone := find_backbone(settings.initialize_from)):
         if settings.tokenizer:
-            raise InputError(f"tokenizer: the encoder in initialize_from, {backbone.source}, has its own: leave it out")
+            raise InputError(f"tokenizer: leave it out; the encoder in initialize_from, {backbone.source}, has its own")
         tokenizer = backbone.load_tokenizer()
     elif settings.tokenizer:
         tokenizer = load_pretrained(AutoTokenizer, settings.tokenizer, "tokenizer")
@@ -109,9 +109,9 @@ def _require_same(tokenizer: PreTrainedTokenizerFast, source: str, model: str) -
     own = load_pretrained(AutoTokenizer, model, "initialize_from")
     if own.get_vocab() != tokenizer.get_vocab():
         raise InputError(
-            f"tokenizer is {source} ({len(tokenizer):,} entries), but that of the model in initialize_from, {model} "
-            f"({len(own):,} entries), is another one: use the tokenizer that the model was trained with (leave "
-            "tokenizer out, or --tokenizer none)"
+            f"tokenizer is {source} ({len(tokenizer):,} entries), which differs from that of the model in "
+            f"initialize_from, {model} ({len(own):,} entries): use the tokenizer that the model was trained with "
+            "(leave out tokenizer, or set --tokenizer none)"
         )
 
 

@@ -45,13 +45,13 @@ def build_model(settings: Settings, tokenizer: PreTrainedTokenizerFast) -> ConvS
             if "allocate memory" not in str(error):
                 raise
             raise InputError(
-                "model_config: there is not enough memory for a model of these sizes; lower them"
+                "model_config: there is not enough memory for a model of this size; choose smaller values"
             ) from None
     model.config.language = list(settings.language)
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} entries, but the model's vocab_size is {model.config.vocab_size}: use "
-            "the tokenizer that the model was trained with (drop --tokenizer)"
+            f"the tokenizer has {len(tokenizer)} entries, but the model's vocab_size is {model.config.vocab_size}: "
+            "use the tokenizer that the model was trained with (leave out --tokenizer)"
         )
     return model
 
@@ -67,7 +67,7 @@ def validate_model(settings: Settings) -> None:
     if settings.initialize_from:
         return
     if settings.model_type == ConvSimPretrainedConfig.model_type.removeprefix("convsim_"):
-        raise InputError("model_type is pretrained, so initialize_from is needed: name a pretrained encoder")
+        raise InputError("model_type is pretrained, which requires initialize_from: set it to a pretrained encoder")
     model_class = ENCODERS[settings.model_type or DEFAULT_MODEL_TYPE]
     config = new_config(model_class.config_class, {"vocab_size": settings.vocab_size, **settings.model_config})
     if settings.token_weights == "sif":
@@ -122,8 +122,8 @@ def load_initial_config(source: str, option: str = "initialize_from") -> ConvSim
     is_multitask = any(name.endswith("ForMultitask") for name in config.architectures or ())
     if config.model_type.removeprefix("convsim_") not in ENCODERS or not is_multitask:
         raise InputError(
-            f"{option}: {source} holds {' '.join(config.architectures or [config.model_type])}, expected a "
-            "multitask model; name a model that a run saved (runs/NAME/model)"
+            f"{option}: {source} contains a {' '.join(config.architectures or [config.model_type])}, expected a "
+            "multitask model; use a model saved by a run (runs/NAME/model)"
         )
     return config
 
@@ -172,8 +172,8 @@ def _load_model(settings: Settings, source: str) -> ConvSimForMultitask:
 def _conflict(name: str, given: object, source: str, own: object) -> InputError:
     option = name.partition(".")[0]
     return InputError(
-        f"{name} is {given}, but that of the model in initialize_from, {source}, is {own}: leave {option} out (to "
-        f"reset an option of a preset: --{option} none), or drop initialize_from to train a new model"
+        f"{name} is {given}, but {own} in the model of initialize_from, {source}: leave out {option} (to reset an "
+        f"option of a preset: --{option} none), or remove initialize_from to train a new model"
     )
 
 

@@ -79,8 +79,8 @@ def select_score(results: dict[str, Any], metric: str, step: int) -> float:
         available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
         if not results:
             raise InputError(
-                f"best_metric '{metric}' is not measured: this run has no dev data, neither a validation split nor "
-                "several threads of pairs to hold some out; prepare more data, or keep the last checkpoint with "
+                f"best_metric '{metric}' cannot be computed: this run has no dev data (no validation split, and too "
+                "few threads of pairs to create one); prepare more data, or keep the last checkpoint with "
                 "--best_metric last"
             )
         raise InputError(

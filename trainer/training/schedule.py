@@ -22,7 +22,7 @@ class Schedule:
         assert settings.max_steps is not None  # `train` computes it from `epochs`
         if settings.max_steps > MAX_STEPS:
             steps = f"epochs is {settings.epochs}, which takes {settings.max_steps:,} steps"
-            raise InputError(f"{steps}; expected {MAX_STEPS:,} steps or less")
+            raise InputError(f"{steps}; expected {MAX_STEPS:,} steps or fewer")
         self.steps = settings.max_steps
         self.first_averaged_step = math.ceil(settings.average_from * settings.max_steps)
         """The first step whose weights may be averaged; `steps` if none are."""

@@ -195,8 +195,8 @@ def plan_batches(settings: Settings, tasks: Mapping[str, Task], processes: int) 
     for name in tasks if rank() == 0 else ():
         if 0 < rows[name] < batch_sizes.max():
             logger.warning(
-                "%s has %d training pairs, fewer than a batch of %d: its batches have all of them", name, rows[name],
-                batch_sizes.max(),
+                "%s has %d training pairs, fewer than a batch of %d: each of its batches contains all of them", name,
+                rows[name], batch_sizes.max(),
             )  # fmt: skip
     return BatchPlan(settings.seed, rows, sampling_weights(settings.tasks, tasks), batch_sizes, processes)
 

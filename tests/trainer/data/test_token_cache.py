@@ -74,7 +74,7 @@ def test_an_entry_that_lacks_a_file_or_its_end_is_built_again(tiny_tokenizer, tm
     if damage == "truncate":
         (folder / name).write_bytes(content[:-2])
     assert ids_of(columns_of(TEXTS, tiny_tokenizer, tmp_path)) == expected
-    assert f"{folder}: a file is missing or truncated; its texts are tokenized again" in caplog.text
+    assert f"{folder}: a file is missing or truncated; tokenizing its texts again" in caplog.text
     caplog.clear()
     columns_of(TEXTS, tiny_tokenizer, tmp_path)
     assert not caplog.text and list(tmp_path.iterdir()) == [folder]

@@ -76,7 +76,7 @@ def test_word_embeddings_of_a_saved_model_or_its_run_are_read(inner, tiny_tokeni
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
         ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
         ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),
-        ("words.txt", "Katze 1 2\n", r"words.txt: has no vector of any of the \d+ tokens"),
+        ("words.txt", "Katze 1 2\n", r"words.txt: has no vector for any of the \d+ tokens"),
         ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec"),
         ("folder/words.txt", "cat 1 2\n", r"folder: expected the folder of a saved model"),
     ],
@@ -147,7 +147,7 @@ def test_vectors_are_skip_gram_centered_and_normalized(column, monkeypatch):
 
 def test_a_single_word_has_no_vector_and_texts_of_rare_words_are_refused():
     assert not train_word_vectors([tokens(*[[5]] * 40)], VOCABULARY, 10, threads=1).any()
-    with pytest.raises(InputError, match="no word of the texts occurs 5 times or more"):
+    with pytest.raises(InputError, match="no word occurs 5 times or more in the texts"):
         train_word_vectors([tokens(*[[5]] * 3)], VOCABULARY, 10, threads=1)
 
 

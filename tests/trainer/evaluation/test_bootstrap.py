@@ -54,7 +54,7 @@ def test_resamples_without_a_correlation_are_ignored() -> None:
 
 
 def test_one_item_has_no_interval() -> None:
-    with pytest.raises(InputError, match="measured on a single item"):
+    with pytest.raises(InputError, match="a score on a single item"):
         mean_interval(np.array([1.0]))
 
 

@@ -102,9 +102,9 @@ def test_dev_skips_tuning_and_never_reads_test(data: dict[str, Any]) -> None:
 def test_a_missing_dataset_is_skipped_unless_its_evaluator_is_named(data: dict[str, Any]) -> None:
     only = {"stsb": data["stsb"]}
     assert list(evaluate_encoder(FakeEncoder(), only, "dev")) == ["stsb"]
-    with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to evaluate on"):
+    with pytest.raises(InputError, match="task cqa: cqa has no dev split to evaluate on"):
         evaluate_encoder(FakeEncoder(), only, "dev", ["cqa"])
-    with pytest.raises(InputError, match="task cqa: there is no dev or test split of cqa to evaluate on"):
+    with pytest.raises(InputError, match="task cqa: cqa has no dev or test split to evaluate on"):
         evaluate_encoder(FakeEncoder(), only, "both", ["cqa"])
 
 

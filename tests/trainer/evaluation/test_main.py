@@ -90,7 +90,7 @@ def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsy
         ),
         (
             ["--tasks", "stsb", "--baselines", "bm25"],
-            "none of --tasks is a ranking; add one of response_prediction,cqa",
+            "none of --tasks is a ranking task; add one of response_prediction,cqa",
         ),
         (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
         (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),

@@ -60,7 +60,7 @@ def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() ->
 
 
 def test_the_module_names_the_query_with_another_number_of_candidates() -> None:
-    with pytest.raises(ValueError, match=r"predictions\[2\] has the scores of 3 candidates, and predictions\[0\] of 2"):
+    with pytest.raises(ValueError, match=r"predictions\[2\] has 3 candidates, but predictions\[0\] has 2"):
         PrecisionAtN().compute(predictions=[[1.0, 2.0], [2.0, 1.0], [1.0, 2.0, 3.0]], references=[0, 0, 0], n=1)
 
 
@@ -68,7 +68,7 @@ def test_the_module_names_the_query_with_another_number_of_candidates() -> None:
     ("predictions", "references", "groups", "message"),
     [
         ([1.0], [2.0], None, r"two or more pairs, .* got \(1,\)"),
-        ([1.0, 2, 3], [2.0, 3, 1], ["x", "x", "news"], "group 'news': a correlation needs two or more pairs"),
+        ([1.0, 2, 3], [2.0, 3, 1], ["x", "x", "news"], "group 'news': expected two or more pairs"),
         ([1.0, 2, 3], [2.0, 3, 1], ["x", "x"], "expected 3 groups, one for each pair, .* got 2"),
         ([1.0, 2, 3, 4], [2.0, 3, 1, 4], ["all", "all", "x", "x"], 'none of them "all"'),
     ],
@@ -85,7 +85,7 @@ def test_a_correlation_of_too_few_pairs_or_groups_is_refused(
     [
         (np.zeros((0, 3)), [], [1], "expected scores"),
         (np.zeros((2, 3)), [0], [1], "expected scores"),
-        (np.zeros((1, 3)), [3], [1], "position of a candidate, 0 to 2"),
+        (np.zeros((1, 3)), [3], [1], "positions of candidates, 0 to 2"),
         (np.zeros((1, 3)), [0], [4], r"whole number from 1 to the number of candidates \(3\), got \[4\]"),
         (np.zeros((1, 3)), [0], 0, "got 0"),
         (np.zeros((1, 3)), [0], [1.5], r"got \[1.5\]"),

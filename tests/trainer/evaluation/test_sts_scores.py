@@ -82,7 +82,7 @@ def test_without_genres_there_are_only_scores_of_all_pairs() -> None:
 
 def test_a_genre_of_one_pair_is_refused() -> None:
     inputs = EvaluationInputs(None, {"test": graded_pairs(["captions", "captions", "news"])})
-    with pytest.raises(InputError, match="only one pair is news; a correlation needs two"):
+    with pytest.raises(InputError, match="only one pair has the genre news; a correlation needs two"):
         evaluate_stsb(FakeEncoder(), inputs)
 
 

@@ -14,7 +14,7 @@ from trainer.tasks import sampling_weights, validate_tasks
     [
         ({"respond": 1}, "tasks has 'respond'; expected some of captions, "),
         ({"response_predictions": 1}, "did you mean 'response_prediction'?"),
-        ({"snli": 1}, "tasks trains on 'snli', so snli is needed: name its folder with --snli"),
+        ({"snli": 1}, "tasks includes 'snli', which requires snli: set it with --snli"),
     ],
 )
 def test_tasks_that_do_not_exist_or_have_no_data_are_refused(tasks, message):

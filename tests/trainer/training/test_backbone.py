@@ -137,7 +137,7 @@ def excluded_prompt(folder: Path) -> None:
         (
             {},
             lambda folder: change(folder, "config", model_type="new", auto_map={"AutoModel": "modeling.NewModel"}),
-            "its type 'new' is none that transformers implements, and code of a model is not run",
+            "its type 'new' is not implemented in transformers, and custom code in models is not run",
         ),
         (
             sentence_transformer("mean", "Dense"),
@@ -154,7 +154,7 @@ def excluded_prompt(folder: Path) -> None:
         (
             {"modules": [{"path": "", "type": "sentence_transformers.models.Transformer"}]},
             None,
-            "expected the modules Transformer, in the folder itself, and Pooling",
+            "expected a Transformer module in the folder itself, and a Pooling module",
         ),
         ({"config": {"model_type": "t5"}}, None, "t5 is not a text encoder"),
         (
@@ -176,8 +176,11 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "dan"}, "model_type is dan, but that of .*, is pretrained: leave model_type out"),
-        ({"model_config": {"hiden_size": 8}}, "model_config has hiden_size, which a pretrained encoder does not have"),
+        ({"model_type": "dan"}, "model_type is dan, but pretrained in .*: leave out model_type"),
+        (
+            {"model_config": {"hiden_size": 8}},
+            "model_config has hiden_size, which pretrained encoders do not support",
+        ),
         ({"model_config": {"pooling": "max"}}, "model_config: .*pooling"),
         ({"max_tokens": 151}, "max_tokens is 151, but .* reads at most 150 tokens"),
     ],
@@ -191,7 +194,7 @@ def test_options_that_do_not_fit_are_refused(options, message, tmp_path):
 
 def test_a_pretrained_encoder_without_weights_is_refused():
     settings = build_settings(model_type="pretrained", tasks={"response_prediction": 1}, pairs=["p"])
-    with pytest.raises(InputError, match="model_type is pretrained, so initialize_from is needed"):
+    with pytest.raises(InputError, match="model_type is pretrained, which requires initialize_from"):
         validate_model(settings)
 
 
@@ -252,5 +255,5 @@ def test_a_tokenizer_beside_the_one_of_the_backbone_is_refused(tiny_tokenizer, t
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     options = {"initialize_from": folder, "tasks": {"response_prediction": 1}, "pairs": ["p"]}
     settings = build_settings(**options, tokenizer=str(tmp_path / "tokenizer"))
-    with pytest.raises(InputError, match=r"tokenizer: the encoder in initialize_from, .*, has its own: leave it out"):
+    with pytest.raises(InputError, match=r"tokenizer: leave it out; the encoder in initialize_from, .*, has its own"):
         build_tokenizer(settings, None)

@@ -61,12 +61,12 @@ def test_averages_read_whole_texts_and_sequence_encoders_64_tokens(saved):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "dan"}, "model_type is dan, but that of .*, is transformer: leave model_type out"),
+        ({"model_type": "dan"}, "model_type is dan, but transformer in .*: leave out model_type"),
         (
             {"model_config": {"hidden_size": 16}},
-            "model_config.hidden_size is 16, but that of .*, is 8: leave model_config out .*--model_config none",
+            "model_config.hidden_size is 16, but 8 in .*: leave out model_config .*--model_config none",
         ),
-        ({"model_config": {"hiden_size": 8}}, "model_config.hiden_size is 8, but that of .*, is None"),
+        ({"model_config": {"hiden_size": 8}}, "model_config.hiden_size is 8, but None in "),
     ],
 )
 def test_a_conflict_names_both_values_and_the_fix(saved, tiny_tokenizer, options, message):
@@ -83,7 +83,7 @@ def test_another_tokenizer_is_refused_but_not_that_of_a_model_without_one(saved,
     (tmp_path / "bare").mkdir()
     size = len(tiny_tokenizer)
     with pytest.raises(
-        InputError, match=rf"other \({size + 1} entries\), but that of .* \({size} entries\), is another one"
+        InputError, match=rf"other \({size + 1} entries\), which differs from that of .* \({size} entries\)"
     ):
         build_tokenizer(Settings(initialize_from=str(saved), tokenizer=str(tmp_path / "other")), RunData())
     settings = Settings(initialize_from=str(tmp_path / "bare"), tokenizer=str(tmp_path / "other"))
@@ -93,7 +93,7 @@ def test_another_tokenizer_is_refused_but_not_that_of_a_model_without_one(saved,
 def test_a_model_without_heads_is_refused(saved, tiny_tokenizer, tmp_path):
     load(saved, tiny_tokenizer).encoder.save_pretrained(tmp_path)
     with pytest.raises(
-        InputError, match=r"holds ConvSimTransformerModel, expected a multitask model; .*runs/NAME/model"
+        InputError, match=r"contains a ConvSimTransformerModel, expected a multitask model; .*runs/NAME/model"
     ):
         load(tmp_path, tiny_tokenizer)
 

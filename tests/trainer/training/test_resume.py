@@ -146,7 +146,7 @@ def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
     (tmp_path / "checkpoint-4").mkdir()
     (tmp_path / "checkpoint-4" / "progress.json").write_text(json.dumps(asdict(begun)))
     context: Any = SimpleNamespace(folder=tmp_path, accelerator=SimpleNamespace(is_main_process=True))
-    with pytest.raises(InputError, match="computed in mixed_precision bf16, not no: use --mixed_precision bf16"):
+    with pytest.raises(InputError, match="used mixed_precision bf16, not no: use --mixed_precision bf16"):
         load_checkpoint(context, cast(Any, None), replace(begun, mixed_precision="no"))
 
 

@@ -17,11 +17,11 @@ def precision_at_n(scores: np.ndarray, references: np.ndarray, n: int | Sequence
     """
     if scores.ndim != 2 or references.shape != scores.shape[:1] or not len(references):
         raise ValueError(
-            f"expected scores (queries, candidates) and one position a query, got {scores.shape} and {references.shape}"
+            f"expected scores (queries, candidates) and a position per query, got {scores.shape} and {references.shape}"
         )
     queries, candidates = scores.shape
     if references.min() < 0 or references.max() >= candidates:
-        raise ValueError(f"a reference is the position of a candidate, 0 to {candidates - 1}")
+        raise ValueError(f"references must be positions of candidates, 0 to {candidates - 1}")
     if not all(value in range(1, candidates + 1) for value in np.atleast_1d(n).tolist()):
         raise ValueError(f"N must be a whole number from 1 to the number of candidates ({candidates}), got {n}")
     true_scores = scores[np.arange(queries), references][:, None]
@@ -53,7 +53,7 @@ class PrecisionAtN(evaluate.Metric):
         for number, scores in enumerate(predictions):
             if len(scores) != len(predictions[0]):
                 raise ValueError(
-                    f"predictions[{number}] has the scores of {len(scores)} candidates, and predictions[0] of "
+                    f"predictions[{number}] has {len(scores)} candidates, but predictions[0] has "
                     f"{len(predictions[0])}: expected the same number for all queries"
                 )
         return precision_at_n(np.asarray(predictions), np.asarray(references), n)

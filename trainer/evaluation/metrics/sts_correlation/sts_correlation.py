@@ -17,8 +17,8 @@ def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str
     predictions, references = (np.asarray(values, np.float64) for values in (predictions, references))
     if predictions.shape != references.shape or predictions.ndim != 1 or len(predictions) < 2:
         raise ValueError(
-            "a correlation needs two or more pairs, and for each a prediction and a gold score, got "
-            f"{predictions.shape} and {references.shape}"
+            f"expected two or more pairs, each with a prediction and a gold score, got {predictions.shape} and "
+            f"{references.shape}"
         )
     return {
         "pearson": float(stats.pearsonr(predictions, references).statistic),
