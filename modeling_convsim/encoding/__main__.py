@@ -32,18 +32,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="example: convsim encode runs/quickstart/model questions.txt -o questions.npy",
     )
     parser.add_argument("model", help=MODEL_HELP)
-    parser.add_argument("file", help=f"texts: one per line, UTF-8; - for standard input; or a table ({TABLE_SUFFIXES})")
+    parser.add_argument("file", help=f"UTF-8 texts, one per line; - for standard input; or a table ({TABLE_SUFFIXES})")
     group = parser.add_argument_group("input and output")
     group.add_argument("--column", help="column of a table with the texts (default: text)")
     output_help = "OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)"
     add_output_argument(group, output_help, metavar="OUTPUT")
-    group.add_argument("--overwrite", action="store_true", help="replace an OUTPUT that exists")
+    group.add_argument("--overwrite", action="store_true", help="replace an existing OUTPUT")
     group.add_argument(
         "--side",
         choices=get_args(Side),
         default="input",
-        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
-        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
+        help="input: sentence embeddings; query and response: vectors whose dot product is the score of a response; "
+        "query is the same as input unless the model has an input network (default: input)",
     )
     add_hardware_arguments(parser)
     options = parser.parse_args(arguments)
@@ -54,7 +54,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     if options.output.suffix not in (".npy", ".parquet"):
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
     if not options.output.parent.is_dir():
-        parser.error(f"--output {options.output}: there is no folder {options.output.parent}")
+        parser.error(f"--output {options.output}: there is no folder {options.output.parent}; create it first")
     try:
         refuse_existing_file("--output", options.output, options.overwrite, [options.file])
     except InputError as error:

@@ -49,9 +49,9 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def refuse_single_string(texts: object, call: str) -> None:
-    """Raises TypeError if `texts`, of which several are expected, is one string, whose characters would be taken."""
+    """Raises TypeError if `texts` is a single string, whose characters would be taken as texts."""
     if isinstance(texts, str):
-        raise TypeError(f"texts is one string, expected several: {call}")
+        raise TypeError(f"texts is a single string, expected several texts: {call}")
 
 
 # The parts of a tokenizer of `trainer.data.tokenizer`.
@@ -77,7 +77,7 @@ UNLIMITED = 8192
 
 
 class BatchTokenizer:
-    """Converts texts to the token ids that their tokenizer gives, in the fastest way.
+    """Converts texts to token ids, in the fastest way.
 
     kitoken tokenizes ASCII texts of a tokenizer of `trainer.data.tokenizer`, three times as fast as tokenizers. They
     alone, because the two libraries differ in a few hundred other characters (final sigma, and characters that are new
@@ -97,7 +97,7 @@ class BatchTokenizer:
             definition: The content of tokenizer.json.
             split_special_tokens: Whether "[PAD]" and the like in a text are ordinary characters.
             max_tokens: Truncate texts to this many tokens, which is logged once; None keeps all.
-            truncation_side: Where tokens are left out, "left" or "right".
+            truncation_side: The side that is truncated, "left" or "right".
         """
         self._source = definition, split_special_tokens, max_tokens, truncation_side
         self._backend = _whole_texts(definition, split_special_tokens)
@@ -175,7 +175,7 @@ class BatchTokenizer:
 
 @functools.cache
 def _warn_once(max_tokens: int) -> None:
-    logger.warning("some texts have more than %d tokens, which are all that is read of them", max_tokens)
+    logger.warning("some texts are longer than %d tokens and were truncated", max_tokens)
 
 
 def _whole_texts(definition: str, split_special_tokens: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Opens a saved model of a folder or of the Hub, and explains why one cannot be opened."""
+"""Opens a saved model from a folder or the Hub, and explains why it cannot be opened."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ from modeling_convsim.shipped import resolve_base
 
 Dtype = Literal["float32", "bfloat16", "auto"]
 Side = Literal["input", "query", "response"]
-MODEL_HELP = "folder of a saved model, OWNER/NAME (also OWNER/NAME@REVISION) on the Hub, or base"
+MODEL_HELP = "folder of a saved model, Hub id (OWNER/NAME or OWNER/NAME@REVISION), or base"
 FILES = ("*.json", "*.safetensors", "*.py")  # of a model that `Encoder` or sentence-transformers reads
 
 
@@ -23,8 +23,8 @@ def add_hardware_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=get_args(Dtype),
         default="float32",
-        help="precision of the model; auto: bfloat16 if this device has instructions for it; vectors are always "
-        "returned as float32 (default: float32)",
+        help="precision of the model; auto: bfloat16 if the device has instructions for it, otherwise float32; vectors "
+        "are always float32 (default: float32)",
     )
 
 
@@ -41,10 +41,10 @@ def find_folder(
     cache_dir: str | os.PathLike | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder of a model: the given one, or that of its files in the cache, after downloading those that are not.
+    """The folder of a model: the given folder, or the one in the cache, after downloading missing files.
 
     Args:
-        name: A folder; on the Hub, OWNER/NAME or OWNER/NAME@REVISION; or "base", for that which ships with convsim.
+        name: A folder; on the Hub, OWNER/NAME or OWNER/NAME@REVISION; or "base", the model that ships with convsim.
         revision: On the Hub: a branch, a tag or a commit; by default the branch main.
         token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
         cache_dir: The cache's folder; by default that of `huggingface_hub`.
@@ -56,7 +56,7 @@ def find_folder(
     name = resolve_base(name)
     if Path(name).is_dir():
         return Path(name)
-    from huggingface_hub import errors, snapshot_download  # which takes longer than to encode a text
+    from huggingface_hub import errors, snapshot_download  # importing it takes longer than encoding a text
 
     model_id, named_revision = parse_model_id(name)
     try:
@@ -69,7 +69,7 @@ def find_folder(
             allow_patterns=list(FILES),
         )
     except errors.HFValidationError:
-        reason = "no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION"
+        reason = "no such folder, and not a Hub id (OWNER/NAME or OWNER/NAME@REVISION)"
     except (errors.HTTPError, OSError, RuntimeError) as error:
         reason = f"no such folder here, and the Hub says: {one_line(str(error))}"
     else:

@@ -1,4 +1,4 @@
-"""Reads texts from files of any size, one per line or a column of a table, and writes their vectors."""
+"""Reads texts from files of any size (lines, or a column of a table), and writes their vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELIMITERS = ",;\t|"  # of CSV; the first by which the header has the column
 
 
 def is_table(file: str) -> bool:
-    """Whether the name of a file is that of a table, whose texts are a column."""
+    """Whether a file is a table by its name, with texts in a column."""
     return form_of(Path(file)) in TABLES
 
 
@@ -49,7 +49,7 @@ def read_texts(file: str, column: str = "text", remedy: str = "", missing: str |
             row).
     """
     if file != "-" and not Path(file).is_file():
-        problem = "not a file; to read a pipe, give - and redirect it" if Path(file).exists() else "file not found"
+        problem = "not a file; to read a pipe, use - and redirect it" if Path(file).exists() else "file not found"
         raise ValueError(f"{file}: {problem}")
     if is_table(file):
         texts = _column(Path(file), column, remedy, missing)
@@ -126,9 +126,9 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
 
 
 def write_arrays(path: Path, parts: Iterable[np.ndarray]) -> int:
-    """Writes the rows of arrays, of which there are some, to a .npy file; returns their number.
+    """Writes the rows of one or more arrays to a .npy file; returns their number.
 
-    `np.save` does not notice when a full disk takes all but the last bytes.
+    `np.save` does not notice if a full disk loses the last bytes.
 
     Raises:
         OSError: The file cannot be written.

@@ -61,7 +61,7 @@ class TorchModel:
 
     @property
     def threads(self) -> int:
-        """Threads that encode, each of its own texts. On a GPU, one tokenizes while the other waits for the GPU."""
+        """Threads that encode, each with its own texts. On a GPU, one tokenizes while the other waits for the GPU."""
         if self.module.device.type != "cpu":
             return 2
         return 1 if self._encoder.pads_batches else torch.get_num_threads()
@@ -125,8 +125,8 @@ def load_model(name: str, trust: bool = False) -> tuple[ConvSimEncoder | ConvSim
     values, _ = PreTrainedConfig.get_config_dict(name)
     if "auto_map" in values and values.get("model_type") not in CONFIG_MAPPING and not trust:
         raise ValueError(
-            f"its type {values.get('model_type')!r} needs code, which is not run: import the file that registers "
-            "this encoder first, or, if you trust the model's author, pass trust_remote_code=True in Python"
+            f"its type {values.get('model_type')!r} needs custom code, which is not run: import the file that "
+            "registers this encoder first, or, if you trust the author, pass trust_remote_code=True in Python"
         )
     config = AutoConfig.from_pretrained(name, trust_remote_code=trust)
     is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])

@@ -1,4 +1,4 @@
-"""The commands that suggest replies, and that index replies without adapting; in Python, use `ReplyIndex`."""
+"""The commands `convsim suggest` and `convsim index`; in Python, use `ReplyIndex`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _parse_suggest(arguments: list[str] | None) -> argparse.Namespace:
         epilog=SUGGEST_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
+    parser.add_argument("run", type=Path, help="folder of a `convsim adapt` run or of an index")
     parser.add_argument(
         "texts", nargs="*", metavar="TEXT", help="messages to answer (default: lines of standard input)"
     )
@@ -66,25 +66,25 @@ def _parse_suggest(arguments: list[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--context",
         metavar="FILE",
-        help="earlier turns of the conversation, for a single TEXT: a text file, one per line, oldest first (default: "
-        "none; they count for a model with context_weights)",
+        help="text file with the earlier turns of the conversation, one per line, the oldest first; needs a single "
+        "TEXT and a model with context_weights (default: none)",
     )
     group.add_argument("--k", type=whole_number(1), default=3, help="number of suggestions per text (default: 3)")
     group.add_argument(
         "--min_probability",
         type=number(0, 1),
         default=0.0,
-        help="leave out suggestions that are less probable (default: 0, none)",
+        help="leave out suggestions with a lower probability (default: 0)",
     )
-    group.add_argument("--name", help='the name of who wrote TEXT, in place of "[name]" in replies (default: none)')
+    group.add_argument("--name", help='name of the author of TEXT, which replaces "[name]" in replies (default: none)')
     group.add_argument(
         "--allowed",
         metavar="FILE",
-        help="suggest only these replies: a text file, one per line, all of them in the index (default: the whole "
-        "index)",
+        help="text file with the replies that may be suggested, one per line; the index must contain all of them "
+        "(default: all replies of the index)",
     )
     group = parser.add_argument_group("model")
-    group.add_argument("--model", help="where the index's model is now (default: the folder or name in the index)")
+    group.add_argument("--model", help="folder or Hub id of the model, if it has moved (default: that in the index)")
     add_hardware_arguments(parser)
     options, rest = parser.parse_known_args(arguments)
     if any(word.startswith("-") for word in rest):
@@ -96,7 +96,7 @@ def _parse_suggest(arguments: list[str] | None) -> argparse.Namespace:
 def _parse_index(arguments: list[str] | None) -> argparse.Namespace:
     parser = ArgumentParser(
         prog="convsim index",
-        description="Index replies without adapting a model. Of pairs, some are held out to estimate probabilities.",
+        description="Index replies without adapting a model. Some pairs are held out to estimate probabilities.",
         epilog=INDEX_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -104,7 +104,7 @@ def _parse_index(arguments: list[str] | None) -> argparse.Namespace:
         "files",
         nargs="+",
         metavar="PAIRS",
-        help=f"tables ({TABLE_SUFFIXES}) of messages and the replies to them, or text files with a reply on each line",
+        help=f"tables ({TABLE_SUFFIXES}) of messages and their replies, or text files with one reply per line",
     )
     group = parser.add_argument_group("input and output")
     group.add_argument("--replies", metavar="COLUMN", help="column of the replies (default: response)")
@@ -112,17 +112,17 @@ def _parse_index(arguments: list[str] | None) -> argparse.Namespace:
     group.add_argument(
         "--by_messages",
         action="store_true",
-        help="score replies only by the messages that they answered, for an FAQ: its questions are the messages, and "
-        "its answers the replies",
+        help="score replies only by the messages that they answered; for an FAQ, whose questions are the messages and "
+        "whose answers are the replies",
     )
     add_output_argument(group, "folder of the index")
     group = parser.add_argument_group("model")
-    group.add_argument("--model", default="base", help=f"{MODEL_HELP} (default: base, the one that ships with convsim)")
+    group.add_argument("--model", default="base", help=f"{MODEL_HELP} (default: base, which ships with convsim)")
     add_hardware_arguments(parser)
     options = parser.parse_args(arguments)
     texts = [file for file in options.files if not is_table(file)]
     if texts and len(texts) < len(options.files):
-        parser.error(f"{texts[0]} has no columns: expected tables ({TABLE_SUFFIXES}) alone, or text files alone")
+        parser.error(f"{texts[0]} has no columns: expected tables ({TABLE_SUFFIXES}) only, or text files only")
     for name in ("replies", "messages", "by_messages"):
         if texts and getattr(options, name):
             parser.error(f"--{name}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
@@ -140,7 +140,7 @@ def _index(options: argparse.Namespace) -> None:
     messages = _texts(options.files, options.messages or "input", "messages") if is_table(options.files[0]) else None
     folder = resolve_links(options.output)
     make_folder(folder.parent)
-    with locked(folder):  # which a second process finds out before it encodes everything
+    with locked(folder):  # so that a second process fails before it encodes everything
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype)
         built = ReplyIndex.build(encoder, replies, messages, by_messages=options.by_messages, show_progress=True)
         review_pairs(built)
@@ -162,12 +162,12 @@ def _suggest(options: argparse.Namespace) -> None:
     context: list[str] = []
     if options.context:
         if len(options.texts) != 1:
-            raise ValueError(f"--context {options.context}: expected one TEXT, whose conversation it is")
+            raise ValueError(f"--context {options.context}: expected exactly one TEXT")
         if not index.encoder.uses_context:
-            raise ValueError(f"--context {options.context}: the model has no context_weights, so it would ignore them")
+            raise ValueError(f"--context {options.context}: the model has no context_weights, so it ignores contexts")
         context = list(read_texts(options.context))[::-1]
     note = "  (estimated probabilities)" if index.is_estimated else ""
-    note = note if index.settings.curve else f"  (probabilities are not known before {LEAST} ratings)"
+    note = note if index.settings.curve else f"  (no probabilities before {LEAST} ratings)"
     for text in options.texts or read_texts("-"):
         print(f"{one_line(text)}{note}")
         for each in index.suggest(text, options.k, context, options.min_probability, options.name):
@@ -176,7 +176,7 @@ def _suggest(options: argparse.Namespace) -> None:
 
 
 def format_suggestion(suggestion: Suggestion) -> str:
-    """A suggestion as a line: its probability, the reply, what to change in it, and the message that it answered."""
+    """A suggestion as a line: its probability, the reply, the parts to change, and the message that it answered."""
     chance = "?" if suggestion.probability is None else f"{suggestion.probability:.0%}"
     parts = dict.fromkeys(one_line(suggestion.text[slice(*span)]) for span in suggestion.spans)
     details = [f"change: {', '.join(parts)}"] if parts else []

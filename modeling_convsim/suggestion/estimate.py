@@ -18,7 +18,7 @@ RECURRING = 2_000  # replies that are compared with each other
 CONSTANT, COSINE, RECURRENCE = -6.21, 4.48, 6.76
 # Of each log, by the estimate that was fitted to the other logs.
 ACCURACY = (
-    "the estimate minus what readers said of first suggestions: shop -.10, support +.01, technical chat -.03, "
+    "the estimate minus the readers' ratings of first suggestions: shop -.10, support +.01, technical chat -.03, "
     "everyday dialogs +.09"
 )
 

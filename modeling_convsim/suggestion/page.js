@@ -15,7 +15,7 @@ async function copy(button) {
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
-// Stores what the button says of its card's reply. In the review, shows what is known, and, at the end, the real reply.
+// Stores a rating of the card's reply. In the review, updates the summary and, at the end, shows the real reply.
 async function rate(button) {
   const card = button.closest("li"), status = card.querySelector("[role=status]"), review = card.closest("#review");
   try {
@@ -44,7 +44,7 @@ document.addEventListener("click", event => {
   if (button?.matches(".reveal")) reveal(button.closest("#review"));
 });
 
-// Runs before a request of Gradio, which it passes its inputs on to: errors of the previous one disappear.
+// Runs before each request of Gradio and passes its inputs on: closes the errors of the previous request.
 window.closeErrors = (...inputs) => {
   document.querySelectorAll("button.toast-close").forEach(button => button.click());
   return inputs;

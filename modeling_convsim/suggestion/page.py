@@ -1,4 +1,4 @@
-"""The page of an index: suggested replies, which people rate, a review of held-out messages, sentence similarity."""
+"""The page of an index: suggested replies to rate, a review of held-out messages, and sentence similarity."""
 
 import json
 import random
@@ -29,7 +29,7 @@ WHITE_FROM = 0.65  # on the colors of higher cosines, white text has more contra
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
 ERROR_SECONDS = 6
 CLOSE_ERRORS = "closeErrors"  # in page.js
-CHANGE = "change it before you send the reply, because it is a placeholder, or only one customer got it"
+CHANGE = "change this part before you send the reply: it is a placeholder, or it applied to one customer only"
 
 
 def mount(app: Any, index: ReplyIndex, folder: Path, lock: AbstractContextManager) -> None:
@@ -94,7 +94,7 @@ def _add_similarity(index: ReplyIndex) -> None:
 
 @contextmanager
 def _errors_shown() -> Iterator[None]:
-    """Shows the reason of an error on the page, and logs no traceback."""
+    """Shows an error message on the page, and logs no traceback."""
     try:
         yield
     except (ValueError, OSError) as error:  # of msgspec and of the encoder, too, for what only programs send
@@ -103,7 +103,7 @@ def _errors_shown() -> Iterator[None]:
 
 @_errors_shown()
 def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earlier: str = "") -> str:
-    """A list of the replies that the index suggests for a message, or a paragraph that says that there are none.
+    """A list of the replies that the index suggests for a message, or a paragraph if there are none.
 
     `earlier` has earlier messages of the conversation, one per line, the oldest first.
 
@@ -117,20 +117,20 @@ def suggest(index: ReplyIndex, lock: AbstractContextManager, message: str, earli
     with lock:
         suggestions, note = index.suggest(message, context=context), " estimated" * index.is_estimated
     if not suggestions:
-        return "<p>No suggestion: the index has no other reply.</p>"
+        return "<p>No suggestions: the index has no other replies.</p>"
     cards, question = [], {"message": message, "context": context}
     for each in suggestions:
-        chance = "not known" if each.probability is None else f"{each.probability:.0%}"
+        chance = "unknown" if each.probability is None else f"{each.probability:.0%}"
         details = [f"It answered: “{each.message}”"] if each.message else []
         details += [f"given {each.count:,} times"] if each.count > 1 else []
         text, below = _text(each.text, each.spans), f"<p>{escape(' · '.join(details))}</p>"
         cards.append(_card(question, each, f'<p class="chance"><strong>{chance}</strong>{note}</p>{text}{below}'))
-    return f"<p>The probability that a reply can be sent, as it is or after a small edit:</p>{_list(cards, message)}"
+    return f"<p>Probability that a reply can be sent as it is or after a small edit:</p>{_list(cards, message)}"
 
 
 @_errors_shown()
 def show_held_out(folder: Path, specifics: Specifics) -> str:
-    """A held-out message of a review whose suggestions do not all have answers, drawn at random, and what is known.
+    """A random held-out message of a review with suggestions that are not rated yet, and the summary of the review.
 
     Raises:
         gr.Error: A file of the review is damaged.
@@ -139,14 +139,14 @@ def show_held_out(folder: Path, specifics: Specifics) -> str:
     left = [each for each in review.messages if None in review.answers(each)]
     known = f'<p class="known" role="status">{escape(review.summary())}</p>'
     if not left:
-        return f"<p>Every message has its answers.</p>{known}"
+        return f"<p>All messages are rated.</p>{known}"
     held_out = random.choice(left)
     question = {"message": held_out.message, "context": held_out.context, "from": "review"}
     answers = zip(held_out.suggestions, review.answers(held_out), strict=True)
     cards = [_card(question, each, _text(each.text, specifics.spans(each.text)), answer) for each, answer in answers]
-    earlier = "".join(f"<p>Before: “{escape(turn)}”</p>" for turn in held_out.context[::-1])
+    earlier = "".join(f"<p>Earlier: “{escape(turn)}”</p>" for turn in held_out.context[::-1])
     return (
-        f"<p>{len(left)} of {len(review.messages)} messages are left.</p>{earlier}"
+        f"<p>{len(left)} of {len(review.messages)} messages are left to rate.</p>{earlier}"
         f'<p class="text">{escape(held_out.message)}</p>{_list(cards, held_out.message)}'
         '<p><button type="button" class="plain reveal" aria-expanded="false">Real reply</button> '
         f'<span role="status"><span class="real" hidden>{escape(held_out.reply)}</span></span></p>{known}'
@@ -165,7 +165,7 @@ def _text(text: str, spans: Iterable[Span]) -> str:
 
 
 def _card(question: dict[str, Any], shown: Suggestion | Shown, body: str, answer: Answer | None = None) -> str:
-    """A reply with buttons that copy and rate it; page.js sends the data, which is JSON, with the button's value."""
+    """A reply with buttons that copy and rate it; page.js sends the JSON data with the button's value."""
     data = escape(json.dumps({**question, "reply": shown.text, "score": shown.score}))
     buttons = '<button type="button" class="plain copy" aria-live="polite">Copy</button>'
     for value in get_args(Answer):
@@ -180,11 +180,11 @@ def compare(index: ReplyIndex, text: str) -> str:
     """The heat map of a text's sentences, one per line.
 
     Raises:
-        gr.Error: There are fewer than 2 sentences, or more than 50, or it is not text.
+        gr.Error: There are fewer than 2 or more than 50 sentences, or the input is not text.
     """
     sentences = [line.strip() for line in msgspec.convert(text, Typed).splitlines() if line.strip()]
     if not 2 <= len(sentences) <= MAX_COMPARED:
-        raise ValueError(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
+        raise ValueError(f"Enter 2 to {MAX_COMPARED} sentences, one per line; you entered {len(sentences)}.")
     vectors = index.encoder.encode(sentences)
     return heat_map(sentences, vectors @ vectors.T)
 

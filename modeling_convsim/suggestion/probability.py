@@ -144,7 +144,7 @@ def find_threshold(scores: np.ndarray, is_right: np.ndarray, precision: float) -
         if count and shows(right, count, precision):
             return Threshold(best, found)
     else:
-        found = f"no score is known from which on {precision:.0%} can be sent as they are"
+        found = f"the ratings show no score threshold with a precision of {precision:.0%}"
     needed = count
     while not shows(needed - (count - right), needed, precision):
         needed += 1

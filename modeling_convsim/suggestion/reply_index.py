@@ -157,7 +157,7 @@ class ReplyIndex:
         refuse_single_string(replies, "build(encoder, [reply])")
         refuse_single_string(messages, "build(encoder, [reply], messages=[message])")
         if by_messages and messages is None:
-            raise ValueError("an index by messages needs them: expected messages=[message]")
+            raise ValueError("by_messages needs messages: expected messages=[message]")
         weight = 0.0 if messages is None or by_messages else message_weight
         # The answers of an FAQ differ on purpose, and a question may have several.
         settings = IndexSettings(1.0 if by_messages else duplicate_cosine, by_messages, weight)
@@ -168,7 +168,7 @@ class ReplyIndex:
             texts = (text if is_answer(text) else "" for text in texts)
         rows = deduplicate(texts, messages, keep_all=by_messages or weight > 0)
         if not rows.texts:
-            raise ValueError("there are no texts to build an index of")
+            raise ValueError("there are no replies to index")
         if is_large := needs_faiss(len(rows.texts)):
             import_faiss()  # before the vectors, which can take minutes
         sides: list[tuple[Side, list[str]]] = [] if by_messages else [("response", rows.texts)]
@@ -364,7 +364,7 @@ class ReplyIndex:
         else:
             scores, rows = faiss_search(self._faiss, self.vectors, queries, k)
         if not np.isfinite(scores).all():
-            raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
+            raise ValueError("the index contains damaged vectors (not finite): rebuild it")
         return scores, rows
 
     def _suggest_for(
@@ -499,12 +499,12 @@ class ReplyIndex:
             try:
                 encoder = Encoder.from_pretrained(str(model.resolve()) if model.is_dir() else file.model, **options)
             except ValueError as error:
-                moved = f"{folder} was built with it; if it has been moved, give its new folder"
+                moved = f"{folder} was built with this model; if it has moved, pass its new folder"
                 raise ValueError(f"{error} ({moved})") from error
         if encoder.digest() != file.weights_sha256:
             raise ValueError(
-                f"{folder} was built with other weights than those of {encoder.name or 'this model'}: open it with the "
-                f"model that it was built with (then {file.model}), or rebuild it"
+                f"{folder} was built with other weights than those of {encoder.name or 'this model'}: open it with its "
+                f"original model ({file.model}), or rebuild it"
             )
         index = cls(encoder, replies, vectors, file.settings, faiss_index)
         if (folder / REVIEW).is_file():

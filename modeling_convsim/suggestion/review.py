@@ -1,7 +1,7 @@
-"""Reviewing an index: a person says of suggestions for held-out messages whether they can be sent.
+"""The review of an index: a person rates whether suggestions for held-out messages can be sent.
 
-`convsim review RUN` shows the messages of review.jsonl in the index's folder, whose suggestions were made by a model
-and from replies that had not seen them. The answers are added to ratings.jsonl, which `ReplyIndex.load` reads.
+`convsim review RUN` shows the messages of review.jsonl in the index's folder. The suggestions come from a model that
+was not trained on these messages, and from other replies. `ReplyIndex.load` reads the ratings from ratings.jsonl.
 """
 
 import argparse
@@ -29,7 +29,7 @@ KEYS: dict[str, Answer] = {"s": "send", "e": "edit", "n": "no"}
 
 
 class Review:
-    """The held-out messages of an index, and what a person has answered so far.
+    """The held-out messages of an index, and their ratings so far.
 
     Attributes:
         messages: The messages, in random order.
@@ -43,7 +43,7 @@ class Review:
         """
         self.folder = find_index(folder)
         if not (self.folder / REVIEW).is_file():
-            remedy = "`convsim adapt`, and `convsim index` of 20 different messages or more, write it"
+            remedy = "`convsim adapt` creates one, and so does `convsim index` with at least 20 different messages"
             raise InputError(f"{self.folder / REVIEW}: there is no review; {remedy}")
         self.messages = read_review(self.folder / REVIEW)
         self.ratings: dict[tuple[str, ...], Rating] = {}
@@ -52,26 +52,26 @@ class Review:
                 self.ratings[each.key] = each
 
     def answers(self, held_out: HeldOut) -> list[Answer | None]:
-        """What was answered to each suggestion for a message, so far."""
+        """The rating of each suggestion for a message; None if it has none yet."""
         question = (held_out.message, *held_out.context, "")
         ratings = [self.ratings.get((*question, each.text)) for each in held_out.suggestions]
         return [each.rating if each else None for each in ratings]
 
     def next(self) -> tuple[int, HeldOut] | None:
-        """The first message with a suggestion without an answer, and its number; None after the last one."""
+        """The first message with a suggestion that is not rated yet, and its number; None after the last one."""
         return next((each for each in enumerate(self.messages) if None in self.answers(each[1])), None)
 
     def rate(self, held_out: HeldOut, shown: Shown, answer: Answer) -> None:
-        """Stores an answer."""
+        """Stores a rating."""
         rating = Rating(held_out.message, shown.text, answer, held_out.context, shown.score, "review")
         add_rating(self.folder / RATINGS, rating)
         self.ratings[rating.key] = rating
 
     def summary(self) -> str:
-        """How many suggestions can be sent, with 95% intervals, and what further ratings are good for."""
+        """How many suggestions can be sent, with 95% intervals, and how many ratings probabilities need."""
         answered = [each for each in map(self.answers, self.messages) if each and None not in each]
         if not answered:
-            return "nothing is known yet"
+            return "no message is rated yet"
         good = {"send", "edit"}
         firsts, any_of = ([not good.isdisjoint(each[:count]) for each in answered] for count in (1, None))
         edits = sum(each[0] == "edit" for each in answered)
@@ -79,8 +79,8 @@ class Review:
         known += f"one of {max(map(len, answered))} in {_share(any_of)}"
         if not fit_ratings(self.ratings.values()):
             useful = [each.rating != "no" for each in self.ratings.values() if each.score is not None]
-            known += f"\nfrom {LEAST} ratings of both kinds on, probabilities follow them; so far, {sum(useful)} can "
-            known += f"be sent, {len(useful) - sum(useful)} cannot"
+            known += f"\nprobabilities will be fitted to {LEAST} or more ratings of both kinds; so far, "
+            known += f"{sum(useful)} can be sent, {len(useful) - sum(useful)} cannot"
         return known
 
 
@@ -94,11 +94,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
     parser = ArgumentParser(
         prog="convsim review",
-        description="Rate suggestions for held-out messages: can they be sent? One key answers: s (send as it "
-        "is), e (send after a small edit) or n (no); r shows the real reply, and q ends. Call again to continue.",
+        description="Rate suggestions for held-out messages: can they be sent? Press s (send as it is), e (send "
+        "after a small edit) or n (no); r shows the real reply, q quits. Run the command again to continue.",
         epilog="example: convsim review runs/support",
     )
-    parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
+    parser.add_argument("run", type=Path, help="folder of a `convsim adapt` run or of an index")
     return parser.parse_args(arguments)
 
 
@@ -113,16 +113,16 @@ def _run(options: argparse.Namespace) -> int:
         if not _ask(review, *following):
             break
     else:
-        print("every message has its answers")
+        print("all messages are rated")
     print(review.summary())
     return 0
 
 
 def _ask(review: Review, number: int, held_out: HeldOut) -> bool:
-    """Shows a message and asks about its suggestions; False if the person ends."""
+    """Shows a message and asks for ratings of its suggestions; False if the person quits."""
     print(f"\n{number + 1} of {len(review.messages)}")
     for turn in held_out.context[::-1]:
-        print(f"     before  {one_line(turn)}")
+        print(f"    earlier  {one_line(turn)}")
     print(f"    message  {one_line(held_out.message)}\n")
     for position, shown in enumerate(held_out.suggestions, start=1):
         print(f"  {position}  {one_line(shown.text)}")

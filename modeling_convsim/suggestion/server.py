@@ -1,9 +1,9 @@
-"""Serves an index of replies, `convsim serve RUN`: suggestions as JSON, and, where Gradio is installed, the page.
+"""Serves an index of replies, `convsim serve RUN`: a JSON API, and, if Gradio is installed, a web page.
 
 `POST /suggest` takes a `Question`, and returns {"suggestions": [...], "estimated": ...} with the fields of `Suggestion`
 and `ReplyIndex.is_estimated`. `POST /feedback` takes a `Rating`, adds it to ratings.jsonl in the index's folder, which
-calibrates the index, and returns {"stored": true}, for a rating from the review with "known", its `Review.summary`. The
-body is JSON; an error is {"error": the reason}.
+calibrates the index, and returns {"stored": true}, with the `Review.summary` as "known" if the rating is from the
+review. The body is JSON; an error is {"error": the reason}.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_SUGGESTIONS = 10
 
 
 class Question(msgspec.Struct, forbid_unknown_fields=True):
-    """A message to answer, the earlier ones of its conversation, the newest first, and the name of who wrote it."""
+    """A message to answer, the earlier messages of its conversation, the newest first, and the author's name."""
 
     message: Text
     context: Turns = []
@@ -51,18 +51,18 @@ def parse_arguments(arguments: list[str] | None, command: str = "convsim serve")
     """Parses the command line."""
     parser = ArgumentParser(
         prog=command,
-        description="Serve suggested replies and their probabilities: POST /suggest and /feedback, as JSON. With "
-        f"Gradio ({install_command('demo')}), the address is also that of a page.",
+        description="Serve suggested replies and their probabilities as a JSON API: POST /suggest and /feedback. "
+        f"With Gradio ({install_command('demo')}), the same address also serves a web page.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860).",
     )
-    parser.add_argument("run", type=Path, help="folder of a run of `convsim adapt`, or of an index")
+    parser.add_argument("run", type=Path, help="folder of a `convsim adapt` run or of an index")
     parser.add_argument(
         "--host",
         action="append",
         default=[],
         metavar="NAME",
-        help="host name or address at which users open the page, such as that of a proxy in front of it; repeatable. "
-        "Requests for other names than this and those of this machine are refused (default: none)",
+        help="another host name or address at which users open the page, such as that of a proxy; repeatable. "
+        "Requests to other names than this and this machine's own are refused (default: none)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser (default: no)")
     return parser.parse_args(arguments)
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def demo(arguments: list[str] | None = None) -> int:
-    """As `main`, where there must be the page: `convsim demo`."""
+    """As `main`, but requires Gradio for the page: `convsim demo`."""
     return run_stoppable(lambda: _serve(parse_arguments(arguments, "convsim demo"), True))
 
 
@@ -91,9 +91,9 @@ def _serve(options: argparse.Namespace, page: bool = False) -> int:
         raise InputError(str(error)) from error
     name, port = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1"), os.environ.get("GRADIO_SERVER_PORT", "7860")
     if not port.isdecimal():
-        raise InputError(f"GRADIO_SERVER_PORT is {port!r}, expected the number of a port")
+        raise InputError(f"GRADIO_SERVER_PORT is {port!r}, expected a port number")
     app = build_app(index, find_index(options.run), allowed_hosts(options.host))
-    print(f"serving {options.run} at http://{name}:{port}, Ctrl-C stops", flush=True)
+    print(f"serving {options.run} at http://{name}:{port} (press Ctrl+C to stop)", flush=True)
     if options.open:
         threading.Timer(1, webbrowser.open, [f"http://{name}:{port}"]).start()
     uvicorn.run(app, host=name, port=int(port), log_level="warning")
@@ -172,9 +172,9 @@ def fields_of(kind: type[msgspec.Struct]) -> str:
 
 
 def allowed_hosts(names: list[str]) -> list[str]:
-    """The host names that are answered: those of this machine, of a Space, and the given ones.
+    """The allowed host names: those of this machine, that of a Space, and the given ones.
 
-    Other ones are refused, so that no other website can read the page (DNS rebinding).
+    Requests to other names are refused, so that no other website can read the page (DNS rebinding).
     """
     served = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     space = os.environ.get("SPACE_HOST")  # on Hugging Face

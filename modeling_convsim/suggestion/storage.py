@@ -173,7 +173,7 @@ def read_index(folder: Path) -> tuple[IndexFile, Replies, np.ndarray, Any]:
 def read_index_file(folder: Path) -> IndexFile:
     """Reads index.json; ValueError if there is none, it has another format, or a value of another type or range."""
     if not (folder / "index.json").is_file():
-        raise ValueError(f"{folder} holds no index.json: expected what `convsim adapt` or `convsim index` has written")
+        raise ValueError(f"{folder} holds no index.json: expected the output of `convsim adapt` or `convsim index`")
     try:
         values = read_object(folder / "index.json")
         version = values.pop("format", 1)

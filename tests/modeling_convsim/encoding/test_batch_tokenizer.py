@@ -46,7 +46,7 @@ def test_truncation_is_logged_once(tokenizer, split, caplog):
     assert not caplog.messages
     for _ in range(2):
         BatchTokenizer.from_transformers(tokenizer, longest - 1)(TEXTS)
-    assert caplog.messages == [f"some texts have more than {longest - 1} tokens, which are all that is read of them"]
+    assert caplog.messages == [f"some texts are longer than {longest - 1} tokens and were truncated"]
 
 
 def test_special_tokens_are_added_as_the_tokenizer_says(tokenizer):

@@ -99,7 +99,7 @@ def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, 
     ("options", "message"),
     [
         (["-o", "out.csv"], "--output out.csv: expected a name that ends in .npy or .parquet"),
-        (["-o", "no/out.npy"], "--output no/out.npy: there is no folder no"),
+        (["-o", "no/out.npy"], "--output no/out.npy: there is no folder no; create it first"),
         (
             ["-o", "out.npy", "--column", "body"],
             "--column body: texts.txt has no columns; omit --column or use a table",

@@ -105,7 +105,7 @@ def test_an_incomplete_download_is_named(hub, files):
     ("name", "answer", "message"),
     [
         ("me/none", None, "no such folder here, and the Hub says: .*Repository Not Found"),
-        ("runs/none/model", None, "no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION"),
+        ("runs/none/model", None, r"no such folder, and not a Hub id \(OWNER/NAME or OWNER/NAME@REVISION\)"),
         ("me/model@v9", None, "no such folder here, and the Hub says: .*Revision Not Found"),
         ("me/model", 403, "no such folder here, and the Hub says: .*403"),
         ("me/model", "refuse", "no such folder here, and the Hub says: "),

@@ -46,7 +46,7 @@ def test_files_without_texts_and_missing_files_are_refused(tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"missing\.txt: file not found"):
         next(read_texts(str(tmp_path / "missing.txt")))
     os.mkfifo(tmp_path / "pipe.txt")  # to open it would wait for a writer
-    with pytest.raises(ValueError, match=r"pipe\.txt: not a file; to read a pipe, give - and redirect it"):
+    with pytest.raises(ValueError, match=r"pipe\.txt: not a file; to read a pipe, use - and redirect it"):
         next(read_texts(str(tmp_path / "pipe.txt")))
 
 

@@ -215,7 +215,7 @@ def test_three_replies_are_suggested_each_with_its_probability(page, model):
             assert float(re.match(r"(\d+)% estimated\n", shown)[1]) == pytest.approx(percent, abs=0.51)
             marks = ["[name]", "$7.50"] if "[name]" in REPLIES[number] else []
             assert card.locator("mark").all_inner_texts() == marks
-        assert page.get_by_text("change it before you send").is_visible() == any("[name]" in REPLIES[n] for n in best)
+        assert page.get_by_text("change this part before").is_visible() == any("[name]" in REPLIES[n] for n in best)
 
 
 def test_a_held_out_message_is_suggested_for_by_a_click(page, index_folder):
@@ -268,7 +268,7 @@ def test_a_review_on_the_page_counts_what_its_file_says(page, index_folder, rati
         real, is_first = review.locator(".real"), held_out is REVIEW[0]
         assert not real.is_visible()
         if is_first:
-            turns = r"Before: “hello”\s+Before: “the house”\s+How old are you\?\s"
+            turns = r"Earlier: “hello”\s+Earlier: “the house”\s+How old are you\?\s"
             assert re.search(turns, review.inner_text())
         else:
             review.get_by_role("button", name="Real reply").click()
@@ -285,7 +285,7 @@ def test_a_review_on_the_page_counts_what_its_file_says(page, index_folder, rati
         assert review.locator(".known").inner_text() == Review(index_folder).summary()
         page.get_by_role("button", name="Next").click()
         review.locator("[aria-pressed=true]").first.wait_for(state="detached")
-    review.get_by_text("Every message has its answers.").wait_for()
+    review.get_by_text("All messages are rated.").wait_for()
     assert page.title() == "convsim: tiny"  # code in the texts was not executed
 
 
@@ -328,7 +328,7 @@ def test_programs_get_the_suggestions_of_the_index_and_store_ratings(address, in
     assert post(address, "suggest", json.dumps(question).encode())[1]["suggestions"] == found["suggestions"][:1]
     rated = {"message": SENTENCES[0], "reply": REPLIES[0], "rating": "send", "score": 0.25, "context": ["a"]}
     assert post(address, "feedback", json.dumps(rated).encode()) == (200, {"stored": True})
-    known = {"stored": True, "known": "nothing is known yet"}
+    known = {"stored": True, "known": "no message is rated yet"}
     assert post(address, "feedback", json.dumps(rated | {"from": "review"}).encode()) == (200, known)
     assert ratings() == [rated | {"from": source} for source in ("use", "review")]
 
@@ -382,7 +382,7 @@ def test_mistakes_are_explained_on_the_page(page):
     page.get_by_text("The message is empty.").wait_for()
     page.get_by_text("The message is empty.").wait_for(state="detached")  # closes itself
     compare(page, ["only one"])
-    page.get_by_text("Enter 2 to 50 sentences, one per line; there are 1.").wait_for()
+    page.get_by_text("Enter 2 to 50 sentences, one per line; you entered 1.").wait_for()
     compare(page, SENTENCES)
     table_cells(page, "compared", f"3. {SENTENCES[2]}")
     for left in (page.get_by_text("Enter 2 to 50 sentences"), page.get_by_text("Error").filter(visible=True)):

@@ -39,7 +39,7 @@ def test_an_faq_is_searched_by_the_cosine_of_questions_alone(encoder, tmp_path):
             assert {one.text for one in suggestions} == set(best)
             assert [one.score for one in suggestions] == pytest.approx(sorted(best.values())[::-1], abs=2e-3)
             assert suggestions[0].message == questions[int(row.argmax())]
-    with pytest.raises(ValueError, match="an index by messages needs them"):
+    with pytest.raises(ValueError, match="by_messages needs messages"):
         ReplyIndex.build(encoder, answers, by_messages=True)
 
 
@@ -222,7 +222,7 @@ def test_a_run_can_be_moved_and_its_index_opened_from_any_folder(folder, tmp_pat
     opened = ReplyIndex.load(tmp_path / "moved")
     assert opened.suggest("hello") == expected
     assert opened.encoder.name == str(tmp_path / "moved" / "model")
-    with pytest.raises(ValueError, match="was built with it; if it has been moved, give its new folder"):
+    with pytest.raises(ValueError, match="was built with this model; if it has moved, pass its new folder"):
         ReplyIndex.load(tmp_path / "elsewhere" / "replies")
 
 
@@ -245,7 +245,7 @@ def test_missing_or_damaged_files_are_refused(name, many, encoder, tmp_path, mon
     ("options", "message"),
     [
         ({"message_weight": -1, "messages": REPLIES}, "message_weight is -1, expected 0 or more"),
-        ({"replies": ["", " "]}, "no texts to build an index of"),
+        ({"replies": ["", " "]}, "there are no replies to index"),
     ],
 )
 def test_option_out_of_range_is_refused(options, message, encoder):
@@ -268,7 +268,7 @@ def test_vectors_that_are_not_finite_are_refused(tiny_tokenizer, encoder, monkey
     texts, model = make_texts(40), build("dan_input_network")
     built = ReplyIndex.build(encoder, texts)
     damaged = ReplyIndex(encoder, built.replies, np.full_like(built.vectors, np.nan))
-    with pytest.raises(ValueError, match=r"the index holds vectors that are damaged \(not finite\): rebuild it"):
+    with pytest.raises(ValueError, match=r"the index contains damaged vectors \(not finite\): rebuild it"):
         damaged.suggest("hello")
     broken = Encoder(model, tiny_tokenizer)
     monkeypatch.setattr(broken.model, "vectors", lambda ids, side: np.full((len(ids), 8), np.nan, np.float32))

@@ -59,7 +59,7 @@ def test_text_files_give_an_index_without_probabilities(folder, tmp_path, capsys
     assert run("suggest", tmp_path / "index", "hello") == 0
     assert sorted(line.split() for line in capsys.readouterr().out.splitlines()) == [
         ["?", "a", "big", "house"], ["?", "yes", "please", "(given", "2", "times)"],
-        ["hello", *"(probabilities are not known before 30 ratings)".split()],
+        ["hello", *"(no probabilities before 30 ratings)".split()],
     ]  # fmt: skip
 
 
@@ -75,7 +75,7 @@ WRONG = [
     ("index {pairs} --model {model} -o {folder}", "exists and is not an index"),
     ("suggest {nowhere} hello", "holds no index.json"),
     ("suggest {index} hello --allowed {text}", "not in the index: 'hello', 'zebra'"),
-    ("suggest {index} a b --context {text}", "expected one TEXT, whose conversation it is"),
+    ("suggest {index} a b --context {text}", "expected exactly one TEXT"),
     ("suggest {index} a --context {text}", "the model has no context_weights"),
     ("suggest {rated} hello", "ratings.jsonl:1: "),
 ]
