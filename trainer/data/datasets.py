@@ -1,6 +1,6 @@
 """The training and evaluation datasets of a run.
 
-Every evaluation sentence is removed from the training data, and so are conversation pairs that an earlier source has.
+Evaluation sentences are removed from the training data, and so are conversation pairs of an earlier source.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ EvaluationData = dict[str, Any]
 """Name of a dataset -> its splits: a DatasetDict, or for `sts` year -> name -> test pairs."""
 
 HASHED_TOGETHER = 100_000  # rows
-FEWEST = 100  # dev pairs that can select a checkpoint
+FEWEST = 100  # dev pairs needed to select a checkpoint
 ENOUGH = 200  # dev pairs of small data, if that is at most a fifth of the pairs
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class DatasetKind:
 
     Attributes:
         name: the option, whose value is one source or a list of them; also the name in results.json.
-        load: reads a folder or a Hub id into splits.
+        load: reads the splits of a folder or a Hub id.
         text_columns: the columns of its training texts, from which evaluation sentences are removed. None: it is not
             trained on. Empty: the columns are found by name.
         is_joined: whether the sources have validation and test splits, which are joined; if there are several sources,
@@ -52,7 +52,7 @@ class DatasetKind:
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
             Conversations have none: their splits separate threads, and only a pair that another source has in its
             validation or test split, or an earlier source in its training split, is removed.
-        group_column: if a training row has an evaluation sentence, all rows with its value of this column are removed.
+        group_column: if a training row has an evaluation sentence, all rows with the same value here are removed.
     """
 
     name: str
@@ -101,12 +101,12 @@ class RunData:
 
 
 def _load_single_captions(source: str) -> dict[str, Dataset]:
-    """Load captions with one caption a row."""
+    """Load captions, with one caption per row."""
     images = {split: rows.select_columns(["group", "captions"]) for split, rows in load_captions(source).items()}
     return {split: Dataset(one_caption_a_row(rows.with_format("arrow")[:])) for split, rows in images.items()}
 
 
-# A task outside of the package adds a kind of its own.
+# A task outside of the package may add its own kind.
 DATASET_KINDS: dict[str, DatasetKind] = {
     kind.name: kind
     for kind in (
@@ -125,7 +125,7 @@ DATASET_KINDS: dict[str, DatasetKind] = {
 
 
 def load_run_data(settings: Settings) -> RunData:
-    """Load the datasets of a run, and remove every training row with an evaluation sentence.
+    """Load the datasets of a run, and remove every training row that contains an evaluation sentence.
 
     Several datasets of conversation pairs may overlap, such as those of one dump with different filters: each pair is
     used once.
@@ -244,7 +244,7 @@ def _hash_rows(rows: Dataset, columns: Iterable[str]) -> np.ndarray:
 def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Remove the training rows with an evaluation sentence or held out by another source; count them in the leakage.
 
-    Those that an earlier source has are removed, too.
+    Rows that are also in an earlier source are removed, too.
     """
     evaluation = _evaluation_sentences(data.evaluation)
     earlier: dict[str, np.ndarray] = {}  # hashes of the rows that are left

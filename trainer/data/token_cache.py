@@ -73,7 +73,7 @@ def token_columns(
     `prompts` of columns are prepended to their texts.
 
     An entry is built under a temporary name and renamed when it is complete: if two runs build it at the same time,
-    both read the one that was renamed first. An entry that lacks a file or the end of one is built again.
+    both read the one that was renamed first. An entry with a missing or truncated file is built again.
 
     Returns:
         Column name -> token ids.
@@ -108,7 +108,7 @@ def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
 
 
 def _open(folder: Path) -> TokenColumn | None:
-    """Map the files of an entry, whose suffix is the type of their values; None if the entry lacks a part of them."""
+    """Map the files of an entry, whose suffix is the type of their values; None if the entry is incomplete."""
     arrays = {}
     for path in (path for path in folder.iterdir() if path.stem in TokenColumn.__annotations__):
         dtype = np.dtype(path.suffix[1:])
@@ -172,7 +172,7 @@ def _build(
 
 
 def write_array(path: Path, array: np.ndarray) -> None:
-    """Write an array; a file with a part of it is never there.
+    """Write an array; the file appears once it is complete.
 
     Raises:
         InputError: the file cannot be written.

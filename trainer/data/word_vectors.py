@@ -1,4 +1,4 @@
-"""Word vectors that initialize the encoder's embeddings: skip-gram, trained on the texts, or of a file or a model."""
+"""Word vectors that initialize the encoder's embeddings: skip-gram trained on the texts, or from a file or model."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
         (vocab_size, size) float32; zeros for a token without a vector and for `[PAD]` and `[UNK]`.
 
     Raises:
-        InputError: the file or folder cannot be read, or has no vector of any token.
+        InputError: the file or folder cannot be read, or has no vector for any token.
     """
     entries = _saved_entries(source) if source.is_dir() else _text_entries(source)
     by_token = _match_tokens(entries, tokenizer)
@@ -181,8 +181,8 @@ def train_word_vectors(
         columns: the texts.
         vocab_size: rows of the result.
         size: dimensions of a vector.
-        threads: number of gensim's threads; with one, the same texts give the same vectors.
-        passes: passes over the texts; by default 1 to 5, those that read `PASS_TOKENS`.
+        threads: number of threads of gensim; with one, the same texts give the same vectors.
+        passes: passes over the texts; by default 1 to 5, enough to read `PASS_TOKENS` tokens.
 
     Returns:
         (vocab_size, size) float32; zeros for a token that occurs fewer than five times.

@@ -1,4 +1,4 @@
-"""Evaluate a saved model: response prediction, SNLI, STS Benchmark and SemEval STS, question answering, the sample."""
+"""Evaluate a saved model on response prediction, SNLI, STS Benchmark, SemEval STS, question answering or a sample."""
 
 from __future__ import annotations
 

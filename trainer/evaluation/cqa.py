@@ -36,7 +36,7 @@ def summarize(scores: np.ndarray, rows: Dataset, intervals: bool = False) -> dic
 
 
 def evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, dict[str, Any]]:
-    """The same of a baseline, whose statistics are those of all related questions."""
+    """The same for a baseline, with term statistics of all related questions."""
 
     def scores(rows: Dataset) -> np.ndarray:
         return baseline(rows["candidate"][:])(rows["query"][:]).diagonal()  # of each row's own candidate

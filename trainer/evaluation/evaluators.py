@@ -34,7 +34,7 @@ def evaluate_encoder(
     Args:
         encoder: the model.
         data: the evaluation datasets.
-        split: "dev" or "test"; "both" evaluates STS-B and CQA on both, and on test those that results.json has once.
+        split: "dev" or "test"; "both" evaluates STS-B and CQA on both splits, and evaluators with one split on test.
             The SemEval datasets of `sts` have no dev split: they are evaluated for any split, and must not be used to
             select hyperparameters.
         evaluators: names in `EVALUATORS`. By default all that have data; on dev without the slow `stsb_tuned`.
@@ -66,7 +66,7 @@ def evaluate_baseline(
     queries: int | None = None,
     intervals: bool = False,
 ) -> dict[str, dict]:
-    """Evaluate a baseline of `BASELINES` with those of `evaluators` that are rankings, on the encoder's queries."""
+    """Evaluate a baseline of `BASELINES` on the encoder's queries, with the `evaluators` that rank."""
     results: dict[str, dict] = {}
     for name in evaluators:
         evaluator = EVALUATORS[name]

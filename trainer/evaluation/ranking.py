@@ -1,9 +1,9 @@
-"""How well a system ranks the true response to a message among 99 others: exactly, over all draws of others.
+"""How well a system ranks the true response to a message among 99 others: exactly, over all samples of others.
 
-A single draw of others would decide a comparison on few messages: P@N and the mean reciprocal rank are the expected
-values over all draws, which follow from the number of responses that score at least as high (hypergeometric
-distribution). No candidate is the message itself, which is often the response of the pair before it, or an earlier
-turn.
+With few messages, a comparison would depend on the random sample of other responses. So P@N and the mean reciprocal
+rank are expected values over all samples, computed from the number of responses that score at least as high
+(hypergeometric distribution). The message itself, often the response of the previous pair, and its earlier turns are
+not candidates.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Queries:
         return len(self.inputs)
 
     def is_other(self, rows: slice = slice(None)) -> np.ndarray:
-        """Whether a reply can be a candidate beside the true one, of some queries: it was not said: (rows, replies)."""
+        """Whether each reply can be another candidate of some queries, since it is not in `said`: (rows, replies)."""
         true = self.true[rows]
         result = np.ones((len(true), len(self.responses)), dtype=bool)
         result[np.arange(len(true)), true] = False
@@ -111,7 +111,7 @@ class Ranks:
         return int(min(self.others.max(), OTHERS)) + 1
 
     def precision(self, n: int = 1) -> np.ndarray:
-        """(queries,): the share of the draws in which the true reply is among the best n."""
+        """(queries,): the share of the samples in which the true reply is among the best n."""
         from scipy.stats import hypergeom  # takes a second to import, and `--help` imports this module
 
         return hypergeom.cdf(n - 1, self.others, self.beaten_by, np.minimum(self.others, OTHERS))
@@ -121,9 +121,9 @@ class Ranks:
         return {f"p_at_{n}": self.precision(n) for n in RANKS if n <= self.candidates}
 
     def reciprocal_rank(self) -> np.ndarray:
-        """(queries,): the mean of 1 / rank over the draws.
+        """(queries,): the mean of 1 / rank over the samples.
 
-        With X of the drawn replies scoring higher, E[1 / (1 + X)] = (M + 1) / ((n + 1) (b + 1)) (1 - p), where p is the
+        If X of the sampled replies score higher, E[1 / (1 + X)] = (M + 1) / ((n + 1) (b + 1)) (1 - p), where p is the
         probability that none of b + 1 marked ones is among n + 1 of M + 1.
         """
         from scipy.stats import hypergeom
@@ -142,8 +142,8 @@ def rank(queries: Queries, scores: np.ndarray, start: int = 0) -> Ranks:
 
     Args:
         queries: the messages and replies.
-        scores: of all queries, or of some of them.
-        start: the first of these.
+        scores: the scores of all queries, or of consecutive ones.
+        start: the position of the first of these queries.
     """
     rows = slice(start, start + len(scores))
     true, is_other = scores[np.arange(len(scores)), queries.true[rows]][:, None], queries.is_other(rows)
@@ -152,7 +152,7 @@ def rank(queries: Queries, scores: np.ndarray, start: int = 0) -> Ranks:
 
 
 def rank_in_blocks(queries: Queries, score: Callable[[slice], np.ndarray]) -> Ranks:
-    """The same for many queries: `score` has the scores (rows, responses) of some of them at a time."""
+    """The same for many queries: `score` returns the scores (rows, responses) of a slice of them."""
     blocks = range(0, len(queries), RANKED_AT_ONCE)
     return Ranks.join([rank(queries, score(slice(start, start + RANKED_AT_ONCE)), start) for start in blocks])
 
@@ -163,7 +163,7 @@ def score(encoder: SentenceEncoder, queries: Queries, weights: Sequence[float] =
     Args:
         encoder: the encoder.
         queries: the messages and replies.
-        weights: of the earlier turns.
+        weights: weights of the earlier turns.
     """
     from modeling_convsim.encoding.context import encode_in_context  # imports torch
 
@@ -192,7 +192,7 @@ def standard_error(values: np.ndarray, threads: np.ndarray) -> float:
 
 
 def thread_sums(values: np.ndarray, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sum and the number of the values of each conversation; of each query where there is only one conversation."""
+    """The sum and the number of the values of each conversation; of each query if there is only one conversation."""
     _, numbers = np.unique(threads, return_inverse=True)
     if numbers.max() == 0:
         numbers = np.arange(len(threads))

@@ -1,7 +1,7 @@
 """The declaration of an evaluator.
 
-This module and those that declare evaluators import no library that takes seconds, because `--help` lists the
-evaluators: such a library is imported in the function that needs it.
+`--help` lists the evaluators, so this module and those that declare evaluators import slow libraries only in the
+functions that need them.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class CardEntry:
 
     Attributes:
         task_type: the Hub's id of the task.
-        task_name: the task, for people.
+        task_name: the task's readable name.
         dataset_id: a Hub id, or a plain name if the dataset is not on the Hub.
-        dataset_name: the dataset, for people.
-        metrics: key in results.json -> the metric, for people. Other keys, such as counts, are not scores.
-        public_sizes: split -> number of pairs in the public dataset, which tells it from a user's own in its format.
+        dataset_name: the dataset's readable name.
+        metrics: key in results.json -> the metric's readable name. Other keys, such as counts, are not scores.
+        public_sizes: split -> number of pairs in the public dataset, to recognize it among others in its format.
     """
 
     task_type: str
@@ -86,10 +86,10 @@ class Evaluator:
         data_help: help text of that option.
         evaluate: measures an encoder; returns the part of results.json. Raises InputError.
         card: its entry in model cards.
-        select_splits: the part of the loaded dataset that a requested split stands for, by name in results.json.
+        select_splits: returns the requested splits of the loaded dataset, by their names in results.json.
         evaluate_baseline: measures a baseline on the same queries, if the evaluator is a ranking.
         runs_on_dev: whether it runs by default on the dev split, as during training; False if it is slow.
-        is_test_only: whether its datasets are test sets for any requested split, so that they must not select anything.
+        is_test_only: whether it has only test sets, which must not be used to select anything.
     """
 
     name: str

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def queries_of(pairs: Dataset, max_queries: int | None = None) -> Queries:
     """The queries of held-out pairs, the same for every system that is compared; of many pairs, a random sample.
 
-    A warning says if they have fewer than 100 distinct responses.
+    Logs a warning if they have fewer than 100 distinct responses.
 
     Args:
         pairs: columns `input`, `response` and perhaps `context`.
@@ -90,7 +90,7 @@ def summarize(ranks: Ranks, split: str, intervals: bool = False) -> dict[str, An
 def evaluate_with_turns(encoder: SentenceEncoder, inputs: EvaluationInputs, weights: Sequence[float]) -> dict[str, Any]:
     """P@1, P@3 and P@10 (0 to 1) of an encoder, with the numbers of candidates and queries and the name of the split.
 
-    With weights of earlier turns, and if there are such turns, "context_p_at_N" are the same with them.
+    If the encoder has weights of earlier turns and the pairs have any, "context_p_at_N" are the scores with them.
     """
     split, pairs = inputs.last_split()
     queries = queries_of(pairs, inputs.queries)
@@ -112,7 +112,7 @@ def evaluate_response_prediction(encoder: SentenceEncoder, inputs: EvaluationInp
 
 
 def evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
-    """The same for a baseline, which ranks by the messages alone."""
+    """The same for a baseline, which ignores earlier turns."""
     split, pairs = inputs.last_split()
     queries = queries_of(pairs, inputs.queries)
     score = baseline(queries.responses)

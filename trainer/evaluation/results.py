@@ -1,4 +1,4 @@
-"""Results: their file, merged with new ones, and a table of them for people."""
+"""Results: their file, merging, and a printable table."""
 
 import json
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ def objective(
 def tune(train: EmbeddedPairs, dev: EmbeddedPairs) -> np.ndarray:
     """The matrix W (d, d), float32, with the best Pearson's r on `dev` over all iterations and `PENALTIES`.
 
-    Deterministic. The identity is a candidate too, so that the result on dev is never worse than without tuning.
+    Deterministic. The identity is a candidate too, so the result on dev is never worse than without tuning.
     """
     identity = np.eye(train.first.shape[1], dtype=np.float32)
     best, best_pearson = identity, _pearson(identity, dev)

@@ -2,8 +2,8 @@
 
 python -m trainer.export MODEL -o FOLDER
 
-MODEL is the folder of a saved model, a run's folder, or a Hub id. FOLDER gets the model in float32, its tokenizer and
-config. If the vectors differ from the model's, nothing is written.
+MODEL is the folder of a saved model or run, or a Hub id. FOLDER will contain the model in float32, its tokenizer and
+its config. If the vectors of the export differ from the model's, nothing is written.
 """
 
 import sys

@@ -55,7 +55,7 @@ def export(model: str, output: Path) -> float:
 
 
 def load(name: str) -> tuple[Encoder, ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
-    """The encoder of a saved folder, of a run's folder, or of the Hub; its model in torch, float32; its tokenizer.
+    """Load a model folder, a run's folder or a Hub id: the encoder, its float32 torch model and its tokenizer.
 
     Raises:
         InputError: there is no such model.

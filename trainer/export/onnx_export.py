@@ -1,4 +1,4 @@
-"""The format onnx: a folder that onnxruntime runs without torch; the model as a graph, in float32."""
+"""The ONNX format: a folder that onnxruntime runs without torch, with the model as a float32 graph."""
 
 import contextlib
 import json
@@ -56,12 +56,12 @@ def write_onnx(model: ConvSimEncoder | ConvSimForMultitask, tokenizer: PreTraine
     """Write model.onnx, config.json, and a tokenizer.json that pads and truncates by itself.
 
     Raises:
-        InputError: ONNX cannot hold the encoder.
+        InputError: the encoder cannot be stored as ONNX.
     """
     import_extra("onnx", "export", "exporting").save(build_graph(OnnxForm(model)), folder / "model.onnx")
     tokenizer.save_pretrained(folder)
     parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    if tokenizer.split_special_tokens:  # special tokens in a text are text, which transformers sees to
+    if tokenizer.split_special_tokens:  # treat special tokens in a text as text, as transformers does
         parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
     backend = Tokenizer.from_str(json.dumps(parts))
     backend.no_truncation()
@@ -82,7 +82,7 @@ class OnnxForm(nn.Module):
         super().__init__()
         self.multitask = model if isinstance(model, ConvSimForMultitask) else None
         self.encoder = cast(ConvSimEncoder, model.encoder if isinstance(model, ConvSimForMultitask) else model)
-        # Of a pretrained encoder, which has no more positions, and whose tokenizer adds tokens to every text.
+        # For a pretrained encoder: its number of positions; its tokenizer adds tokens to every text.
         self.max_tokens: int | None = getattr(self.encoder.config, "max_tokens", None)
 
     def output_names(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""Publish a model: verify its folder, which transformers, convsim and sentence-transformers load, and upload it.
+"""Publish a model: verify that transformers, convsim and sentence-transformers load its folder, and upload it.
 
-Or publish a demo page for a published model, with an index of replies, as a Space.
+Or publish a Space: a demo page for a published model, with an index of replies.
 
 convsim publish runs/NAME --hub_model_id ORG/NAME [--seeds runs/NAME-1 runs/NAME-2]
 convsim publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
     """Publish what the command line names, and print the URL of the commit; returns the exit code.
 
     Raises:
-        InputError: the options do not fit together, what they name is incomplete, or the upload failed.
+        InputError: the options do not fit together, a folder is incomplete, or the upload failed.
     """
     # Imported here because they take seconds, which `--help` should not.
     from trainer.publish.seeds import add_seeds

@@ -57,8 +57,8 @@ def build_folder(
         The folder.
 
     Raises:
-        InputError: a reader of the folder gives other vectors than the model, or it cannot be written; an earlier
-            folder then stays.
+        InputError: a reader of the folder returns different vectors, or the folder cannot be written; an existing
+            folder is then kept.
     """
     model = copy.deepcopy(model).cpu().float().eval()
     with staged_folder(folder) as (new, _):
@@ -80,7 +80,7 @@ def build_folder(
 
 
 def share_weights(folder: Path) -> None:
-    """Give the weights of a folder, which safetensors writes for their owner alone, the permissions of new files."""
+    """Give weights, which safetensors makes readable only by their owner, the permissions of new files."""
     umask = os.umask(0)
     os.umask(umask)
     for path in folder.rglob("*.safetensors"):
@@ -201,7 +201,7 @@ def verify_folder(folder: Path, expected: Vectors | None = None) -> None:
 
 
 def _read_in_every_way(folder: Path, expected: Vectors | None) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """The name of each reader, its vectors, and those that it should give."""
+    """The name of each reader, its vectors, and the expected ones."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()

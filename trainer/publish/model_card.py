@@ -38,8 +38,8 @@ from trainer.publish.provenance import (
 from trainer.settings import MODELS, NEW_TOKENIZER, NEW_WEIGHTS, sources_of
 
 TEMPLATE = MODEL_CARDS / "template.md"
-WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
-# The scores from which a use is recommended; those of all models that we publish are higher.
+WORD_VECTORS = ("random", "skip_gram")  # values of `word_vectors` that are not folders
+# The minimum scores to recommend a use; all published models exceed them.
 GOOD = {"stsb": ("pearson", 0.7), "response_prediction": ("p_at_1", 0.25)}
 TAGS = ["convsim", "conversations"]
 
@@ -49,7 +49,7 @@ class Score(NamedTuple):
 
     Attributes:
         part: the evaluator, a key of results.json.
-        card: how cards name what was measured.
+        card: the names of its task, dataset and metrics in cards.
         split: the split of the dataset.
         subset: a genre or one of several datasets; "" for all.
         metric: its key in results.json.
@@ -69,7 +69,7 @@ class Score(NamedTuple):
 def write_card(
     folder: Path, results: Mapping[str, Any], settings: Mapping[str, Any], config: PretrainedConfig, model_id: str
 ) -> None:
-    """Write README.md, with `model-index`, to a model folder; replaces an earlier one.
+    """Write README.md, with `model-index`, to a model folder; replaces an existing one.
 
     Args:
         folder: the model folder.
@@ -121,7 +121,7 @@ def render_card(
 
 
 def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
-    """A run's settings without the names of local folders, and without settings that say nothing about the model.
+    """A run's settings without the names of local folders, and without settings that do not describe the model.
 
     Args:
         settings: as in config.yaml.
@@ -187,7 +187,7 @@ def _metadata(
 
 
 def _max_tokens(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    """How many tokens of a text a model reads; None if all: as its tokenizer says, or else the settings of its run."""
+    """The limit of tokens per text, from a model's tokenizer or else the settings of its run; None without a limit."""
     file = folder / "tokenizer_config.json"
     length = read_object(file).get("model_max_length") if file.is_file() else settings.get("max_tokens")
     return length if length and length < UNLIMITED else None
@@ -232,7 +232,7 @@ def _results(scores: list[Score], results: Mapping[str, Any], settings: Mapping[
 
 
 def _sort_uses(scores: list[Score], settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What a model can be used for, by whether its scores are "good", "weak" or "unknown"."""
+    """The uses of a model, by whether its scores for them are "good", "weak" or "unknown"."""
     uses: dict[str, list[str]] = {"good": [], "weak": [], "unknown": []}
     names = {"stsb": f"the similarity of sentences {_language(settings)}, for search and clustering of short texts"}
     if "response_prediction" in trained_heads(settings):
@@ -254,7 +254,7 @@ def _comparison_row(name: str, part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def final_scores(scores: list[Score]) -> list[Score]:
-    """The scores without those on dev, and on subsets of a dataset, where the same evaluator has others."""
+    """The scores; those on dev and on subsets of a dataset only if the same evaluator has no others."""
     tested = {score.part for score in scores if score.split != "dev"}
     final = [score for score in scores if score.split != "dev" or score.part not in tested]
     whole = {score.part for score in final if not score.subset}
@@ -286,7 +286,7 @@ def _cells(row: Mapping[str, str]) -> dict[str, str]:
 def read_scores(results: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Score]:
     """The scores of results.json, in the order of the evaluators; a part that was not run has none.
 
-    A dataset with another number of pairs than the public one is named as in the settings. Counts beside the scores
+    A dataset whose size differs from the public one is named as in the settings. Counts beside the scores
     (`candidates`, `queries`, `pairs`) are skipped.
     """
     for name in EVALUATORS:

@@ -1,6 +1,6 @@
 """Where a model comes from, for its card: tasks, sources, licenses, numbers of rows.
 
-What came from the Hub is named by its id, local folders not at all.
+Sources on the Hub are named by their ids; names of local folders stay private.
 """
 
 import re
@@ -35,8 +35,8 @@ NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", 
 def find_hub_sources(settings: Mapping[str, Any]) -> list[str]:
     """The sources in a run's settings that it loads from the Hub, for results.json.
 
-    It must be called during the run: later, or in another folder, a local folder `OWNER/NAME` may not be there, and
-    nothing would tell its name from a Hub id.
+    It must be called during the run: later, or in another folder, a local folder `OWNER/NAME` may be missing, and its
+    name would look like a Hub id.
     """
     named = {**settings, **settings.get("task_options", {})}
     values = [value if isinstance(value, list) else [value] for key, value in named.items() if key not in NOT_PUBLISHED]
@@ -55,7 +55,7 @@ def public_name(source: str, on_hub: Collection[str], local: str = LOCAL) -> str
 
 
 def base_name(settings: Mapping[str, Any], on_hub: Collection[str]) -> str | None:
-    """What a run began with, for readers: a Hub id, the base that ships with convsim, or a local model."""
+    """The model that a run was initialized from, for readers: a Hub id, the shipped base, or a local model."""
     source = settings.get("initialize_from")
     if not source:
         return None
@@ -64,7 +64,7 @@ def base_name(settings: Mapping[str, Any], on_hub: Collection[str]) -> str | Non
 
 
 def base_models(settings: Mapping[str, Any], on_hub: Collection[str]) -> list[str]:
-    """The Hub ids of what a run began with and of what it reproduced; for the shipped base, also those of its run."""
+    """The Hub ids of the initial model and the teachers of a run; for the shipped base, also those of its run."""
     named = [settings.get("initialize_from"), settings.get("word_vectors")]
     named += [settings.get("teacher")] if has_teacher(settings) else []
     found = [source for source in named if source and source in on_hub]
@@ -76,7 +76,7 @@ def base_models(settings: Mapping[str, Any], on_hub: Collection[str]) -> list[st
 
 
 def example_id(run: Path) -> str:
-    """What a card's examples load if it is not known where the model of a run will be published: where runs are."""
+    """The model that a card's examples load if the Hub id of a run's model is unknown: its path in runs/."""
     return f"runs/{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.name).strip('-.') or 'NAME'}/model"
 
 
@@ -84,12 +84,12 @@ def example_id(run: Path) -> str:
 
 
 def has_teacher(settings: Mapping[str, Any]) -> bool:
-    """Return whether a trained task reproduces what the option `teacher` computes."""
+    """Return whether a trained task distills the model of the option `teacher`."""
     return any(TASKS[task].required_option == "teacher" for task in trained_tasks(settings) if task in TASKS)
 
 
 def trained_heads(settings: Mapping[str, Any]) -> set[str]:
-    """The evaluators that measure what the trained tasks train, such as `snli`."""
+    """The evaluators of the heads that a run trains, such as `snli`."""
     known = [TASKS[task] for task in trained_tasks(settings) if task in TASKS]
     return {task.evaluator for task in known if task.evaluator}
 
@@ -115,7 +115,7 @@ def training_sources(settings: Mapping[str, Any]) -> list[str]:
 
 
 def find_licenses(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Source of training data, as the settings name it -> its license; sources that state none are absent.
+    """Source of training data, as named in the settings -> its license; sources without one are absent.
 
     A folder states its license in its card (`--license` of the `data_scripts` commands), a dataset of the Hub in the
     card that was downloaded with it. No request is sent to the Hub.
@@ -181,7 +181,7 @@ def _sources_and_licenses(
 
 
 def _row_counts(kind: str, trained: Mapping[str, int]) -> str:
-    """The number of rows that each task trained on, of the datasets of a kind."""
+    """The number of rows of a kind of dataset that each task trained on."""
     if kind == WORD_VECTOR_TEXTS:
         return "word vectors only"
     if kind not in dataset_kinds():  # of a task that this command does not know

@@ -1,4 +1,4 @@
-"""The test scores of runs that differ in the seed, in the results and the card of one of them."""
+"""Adds the test scores of runs that differ only in the seed to the results and the card of one of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +10,12 @@ from trainer.publish.model_card import read_scores
 from trainer.runs import MAY_CHANGE, RESULTS, Run
 
 SCORES = ("pearson", "p_at_1", "map", "accuracy")  # one of each evaluation
-# Settings without effect on a model, and those of the tokenizer, which a run may take from another one.
+# Settings without effect on a model, and those of the tokenizer, which a run may take from another run.
 IGNORED = {*MAY_CHANGE, "seed", "output_dir", "tokenizer", "tokenizer_kind", "vocab_size"}
 
 
 def add_seeds(runs: Sequence[Path]) -> None:
-    """Add the test scores that all runs have to the results of the first: "part.split.subset.metric" -> a value a run.
+    """Add the test scores that all runs have to the results of the first: "part.split.subset.metric" -> values by run.
 
     Raises:
         InputError: a run is not finished, two have the same seed, or they differ in another setting.

@@ -1,6 +1,6 @@
 """Uploads to the Hub: a finished run's model folder, with a card of its newest results; a page for it, as a Space.
 
-What is trained on conversations may repeat private words: a new repository is private unless its owner says otherwise.
+Models trained on conversations may reveal private texts, so new repositories are private by default.
 """
 
 import json
@@ -37,7 +37,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
 
     Args:
         run: the run's folder, with config.yaml, results.json and model/.
-        hub_model_id: what the card's examples load; by default that of config.yaml, or else the run's place in runs/.
+        hub_model_id: what the card's examples load; by default that of config.yaml, or else the run's path in runs/.
 
     Raises:
         InputError: a file of the run is missing, damaged or unreadable.
@@ -74,12 +74,12 @@ class Destination:
     create_pr: bool = False
 
     def words(self) -> list[str]:
-        """The options of the command line that say the same, without the repository."""
+        """The same settings as command-line options, without the repository."""
         words = ["--public"] * self.public + ["--create_pr"] * self.create_pr
         return words + (["--revision", self.revision] if self.revision else [])
 
     def describe(self, folder: Path, kind: str = "") -> str:
-        """What an upload of a folder would publish: address, visibility, license, and each file with its size."""
+        """Describe what an upload of a folder would publish: address, visibility, license, files and their sizes."""
         files = {
             path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()
         }
@@ -138,8 +138,8 @@ def publish_page(index: Path, hub_model_id: str, destination: Destination, *, dr
     """Publish the page of model_cards/space, with an index and the code that reads it, as a self-contained Space.
 
     Args:
-        index: folder of an index, or of the run of `convsim adapt` that holds it; its ratings and its review, which
-            have messages of people that the index does not have, are not published.
+        index: folder of an index, or of the run of `convsim adapt` that holds it; its ratings and its review are
+            not published, because they contain messages that are not in the index.
         hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses weights other than those
             that built the index.
         destination: the Space.

@@ -30,7 +30,7 @@ from modeling_convsim.files.command_line import suggest
 from modeling_convsim.files.errors import InputError
 from trainer.encoders.loading import installed_copy
 
-# The names of poolings in sentence-transformers, and ours.
+# Names of poolings in sentence-transformers -> our names.
 POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 MODULES = ("Transformer", "Pooling", "Normalize")
 
@@ -102,8 +102,8 @@ class Backbone:
     """A pretrained encoder in a folder.
 
     Attributes:
-        source: what `initialize_from` says.
-        folder: where its files are.
+        source: the value of `initialize_from`.
+        folder: the folder of its files.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""The checkpoints of a run, and its progress, which they store; each is complete under its final name."""
+"""The checkpoints of a run, which store its progress; a checkpoint gets its final name once it is complete."""
 
 import json
 import shutil
@@ -76,7 +76,7 @@ def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
 def complete_checkpoint(written: Path, progress: Progress) -> None:
     """Add progress to the files of a model, rename their folder, and delete what is not needed.
 
-    The last and the best checkpoint stay.
+    The last and the best checkpoint are kept.
     """
     run = Run(written.parent)
     (written / PROGRESS).write_text(json.dumps(asdict(progress)), encoding="utf-8")

@@ -134,7 +134,7 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, settin
 
 
 def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names whose fingerprints differ, or that only one of both has."""
+    """Return the names whose fingerprints differ, or that are in only one of the two."""
     return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
 
 
@@ -142,7 +142,7 @@ def fingerprint_rows(rows: Dataset) -> str:
     """A hash of the rows of a dataset and of the types of its columns."""
     digest = xxhash.xxh3_128(f"{len(rows)} {rows.features}".encode())
     for table in rows.with_format("arrow").iter(batch_size=BATCH):
-        # The format of streams leaves out what a slice does not show, so that equal rows have equal bytes.
+        # The stream format omits values outside a slice, so equal rows have equal bytes.
         for batch in table.combine_chunks().to_batches():
             digest.update(batch.serialize())
     return digest.hexdigest()

@@ -49,12 +49,12 @@ class TrainingLoop:
     def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
 
-        `begin` prepares the folder of a new run; the main process calls it once the settings are known to be right.
+        `begin` prepares the folder of a new run; the main process calls it once the settings have been checked.
 
         Raises:
             InputError: a loss or a weight is not finite, the run cannot be resumed, or the dev results lack
                 `best_metric`.
-            Interrupted: a signal has stopped the training after a step, which has a checkpoint.
+            Interrupted: a signal has stopped the training after a step; its checkpoint is saved.
         """
         settings, progress = self._settings, self._progress
         if settings.resume:
@@ -63,7 +63,7 @@ class TrainingLoop:
                 torch.set_num_threads(progress.threads)
             if self._accelerator.is_main_process:
                 logger.info("resuming %s at step %d", self._context.folder, progress.step)
-        # A mistake in the settings of the evaluation shows now, before an earlier run is deleted.
+        # This finds mistakes in the settings of the evaluation before an earlier run is deleted.
         results = self._evaluate(evaluator) if progress.step == 0 else None
         wait_for_all()
         if self._accelerator.is_main_process and not settings.resume:
@@ -174,7 +174,7 @@ class TrainingLoop:
         return InputError(f"{what}: {remedy}; {self._context.folder} has {state}")
 
     def _evaluate(self, evaluator: ModelEvaluator) -> dict[str, Any] | None:
-        """Evaluate on dev; None on the other processes than the main one."""
+        """Evaluate on dev; None on all processes but the main one."""
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return None

@@ -80,7 +80,7 @@ class BatchPlan:
             seed: random seed of the tasks and of the shuffled rows.
             rows: number of training rows of each task.
             weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
-            batch_sizes: (steps,) rows in each step, over all processes. A task with fewer rows has batches of all.
+            batch_sizes: (steps,) rows in each step, over all processes. A task with fewer rows uses all in each batch.
             divisor: the number of processes, by which the size of every batch is divisible.
 
         Raises:

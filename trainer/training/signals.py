@@ -14,7 +14,7 @@ import torch.distributed as dist
 from modeling_convsim.files.command_line import stop_signals
 from trainer.processes import patient_group, world_size
 
-# `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.
+# `accelerate launch` forwards Ctrl-C, which its processes have already received: within this time, it is the same one.
 SAME_SIGNAL_SECONDS = 2.0
 
 
@@ -59,7 +59,7 @@ class NotedSignals:
         now = time.monotonic()
         if self._number is None:
             self._number, self._seconds = number, now
-        # A shell and the system may both tell of a closed terminal.
+        # The shell and the system may both send a signal when a terminal is closed.
         elif now - self._seconds > SAME_SIGNAL_SECONDS and signal.Signals(number).name != "SIGHUP":
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -97,7 +97,7 @@ def start_run(settings: Settings) -> Iterator[RunContext]:
             exit_stack.enter_context(Run(folder).opened(settings))
         wait_for_all()
         torch.set_num_threads(available_threads())
-        # Averages of words read it, and a launcher sets it.
+        # Kernels that average word embeddings read it; a launcher may have set it.
         os.environ["OMP_NUM_THREADS"] = str(torch.get_num_threads())
         if accelerator.is_main_process:
             logger.info("%s", describe_processes(accelerator))
@@ -126,7 +126,7 @@ def _released_model(accelerator: Accelerator) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lost_processes_named(folder: Path) -> Iterator[None]:
-    """Say how a run can be continued that loses one of its processes, which is an error of gloo or NCCL."""
+    """Turn the error of gloo or NCCL after the loss of a process into a message that says how to resume."""
     try:
         yield
     except RuntimeError as error:
@@ -225,10 +225,10 @@ def write_run(
 
     Args:
         context: the run.
-        evaluator: evaluates the finished model, which it has.
+        evaluator: the evaluator of the finished model.
         progress: the progress of the training.
         rows: number of training rows of each dataset, for results.json.
-        leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
+        leakage: for each training dataset, the number of rows that contain an evaluation sentence, for results.json.
         further: further parts of results.json.
 
     Returns:
@@ -258,7 +258,7 @@ def write_run(
     results["licenses"] = find_licenses(asdict(settings))
     results["leakage"] = leakage
     build_folder(evaluator.model, evaluator.tokenizer, run.model, results=results, settings=asdict(settings))
-    # The results are last: they tell that the run is finished.
+    # The results are written last: they mark the run as finished.
     write_results(run.folder / RESULTS, results)
     scores = final_scores(list(read_scores(results, asdict(settings))))
     for score in reversed({score.part: score for score in reversed(scores)}.values()):  # the first of each part

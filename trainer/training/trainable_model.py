@@ -48,7 +48,7 @@ class TrainableModel:
             model, self._tables, settings.optimizer, settings.learning_rate, settings.weight_decay
         )
         for optimizer in self._optimizers:
-            # For checkpoints alone: a step of Accelerate's wrapper searches the disk for packages.
+            # Only for checkpoints: a step of Accelerate's wrapper searches the disk for packages.
             accelerator.prepare(optimizer)
 
     def set_learning_rates(self, layers: float, tables: float) -> None:
@@ -80,7 +80,7 @@ class TrainableModel:
             self.full.load_state_dict(self._trained.state_dict())
 
     def save(self, folder: Path) -> None:
-        """Write weights and optimizers, after `update_full`; the main process does."""
+        """Write weights and optimizers on the main process; call `update_full` first."""
         if self._accelerator.is_main_process:
             self._accelerator.save_state(str(folder))
             if self._averages is not None:

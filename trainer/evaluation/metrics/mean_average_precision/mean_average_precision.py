@@ -11,12 +11,12 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequen
     """Average precision (distinct queries,), 0 to 1, of each query, in the order of their names.
 
     Args:
-        scores: of the candidates of all queries, (candidates,).
-        relevant: whether each is, (candidates,).
-        queries: which query each belongs to, (candidates,).
+        scores: scores of the candidates of all queries, (candidates,).
+        relevant: whether each candidate is relevant, (candidates,).
+        queries: the query of each candidate, (candidates,).
 
     Raises:
-        ValueError: no candidate, or sizes that differ.
+        ValueError: there are no candidates, or the sizes differ.
     """
     scores, relevant, names = np.asarray(scores), np.asarray(relevant), np.asarray(queries)
     if not len(scores) or not scores.shape == relevant.shape == names.shape:
@@ -27,7 +27,7 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequen
     result = []
     for name in np.unique(names):
         of_query = names == name
-        # Stable, as the official scorer: among equal scores the given order stays.
+        # Stable, like the official scorer: candidates with equal scores keep their order.
         ranked = relevant[of_query][np.argsort(-scores[of_query], kind="stable")]
         places = np.flatnonzero(ranked) + 1
         precisions = np.arange(1, len(places) + 1) / places

@@ -13,7 +13,7 @@ def precision_at_n(scores: np.ndarray, references: np.ndarray, n: int | Sequence
     Ties count against the model, and so does a score that is not a number.
 
     Raises:
-        ValueError: no query, shapes that do not match, a position outside the candidates, or an N outside them.
+        ValueError: there are no queries, the shapes do not match, or a position or an N is out of range.
     """
     if scores.ndim != 2 or references.shape != scores.shape[:1] or not len(references):
         raise ValueError(

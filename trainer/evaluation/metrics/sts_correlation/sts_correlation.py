@@ -12,7 +12,7 @@ def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str
     """Pearson and Spearman correlation, -1 to 1, of `predictions` (pairs,) with gold `references` (pairs,).
 
     Raises:
-        ValueError: fewer than two pairs, or sizes that differ.
+        ValueError: there are fewer than two pairs, or the sizes differ.
     """
     predictions, references = (np.asarray(values, np.float64) for values in (predictions, references))
     if predictions.shape != references.shape or predictions.ndim != 1 or len(predictions) < 2:
@@ -32,7 +32,7 @@ def sts_correlation_by_group(
     """`sts_correlation` over all pairs, under "all", and over the pairs of each group, under the group's name.
 
     Raises:
-        ValueError: as above, of all pairs or of a group; or groups are not one name a pair, or named "all".
+        ValueError: as above, for all pairs or for a group; or there is not one group per pair, or one is named "all".
     """
     predictions, references, names = np.asarray(predictions), np.asarray(references), np.asarray(groups, str)
     result = {"all": sts_correlation(predictions, references)}
