@@ -78,9 +78,9 @@ class ConvSimTransformerConfig(ConvSimConfig):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 0 and below 1")
         if self.residual_scale != 1 and not self.residual:
-            raise ValueError("residual_scale multiplies what is added to the average: set residual: true too")
+            raise ValueError("residual_scale requires residual: true")
         if self.learned_token_weights and not self.residual:
-            raise ValueError("learned_token_weights are those of the average: set residual: true too")
+            raise ValueError("learned_token_weights requires residual: true")
 
 
 def drop_values(values: Tensor, probability: float) -> Tensor:

@@ -23,5 +23,5 @@ def test_a_url_where_a_path_is_expected_is_no_new_folder(tmp_path, capsys, monke
         code = main([*WRITERS[command], "--output", "s3://bucket/folder"])
     except SystemExit as exited:
         code = exited.code
-    assert code == 2 and "s3://bucket/folder: a URL, expected a path on a disk" in capsys.readouterr().err
+    assert code == 2 and "s3://bucket/folder: a URL, expected a local path" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())

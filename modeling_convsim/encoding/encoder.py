@@ -201,7 +201,7 @@ class Encoder:
         texts = list(texts)
         if contexts is not None:
             if side == "response":
-                raise ValueError("contexts are those of texts that are answered, but side is 'response'")
+                raise ValueError("contexts cannot be combined with side='response': expected 'input' or 'query'")
             encode = partial(self.encode, side=side, batch_size=batch_size, show_progress=show_progress)
             return encode_in_context(encode, texts, contexts, self.model.config.context_weights)
         if 0 < len(texts) <= MIN_TEXTS_PER_THREAD:

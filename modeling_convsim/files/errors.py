@@ -45,7 +45,7 @@ def refuse_url(text: str) -> None:
         InputError: it is a URL.
     """
     if "://" in text:
-        raise InputError(f"{text}: a URL, expected a path on a disk; copy the files to a disk, or from it later")
+        raise InputError(f"{text}: a URL, expected a local path; copy the files to or from a local disk")
 
 
 def refuse_options(given: Mapping[str, object], reason: str) -> None:

@@ -86,6 +86,6 @@ def _values_at(path: str, text: TextFile) -> Iterator[Any]:
     except ijson.JSONError as error:
         records = f", after {number:,} complete records" if path else " and not JSON lines either"
         raise InputError(
-            f"{text.path}: not JSON{records} ({error}); export or download it again, or, if it has JSON lines some of "
-            "which are broken, let its name end in .jsonl"
+            f"{text.path}: not JSON{records} ({error}); export or download it again; if it has JSON lines, some "
+            "of which are broken, rename it to end in .jsonl"
         ) from error

@@ -97,7 +97,7 @@ def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
     check_file(path, forms)
     if form_of(path) not in forms:
         raise InputError(
-            f"{path}: its name has no suffix of a format; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
+            f"{path}: its name has no format suffix; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
             f"({', '.join(FORMS)})"
         )
 

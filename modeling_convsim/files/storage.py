@@ -82,7 +82,7 @@ def resolve_links(path: Path) -> Path:
     """The path that a path with links leads to.
 
     Raises:
-        InputError: a link leads to itself.
+        InputError: a symbolic link leads to itself.
     """
     try:
         resolved = path.resolve()
@@ -90,7 +90,7 @@ def resolve_links(path: Path) -> Path:
     except (OSError, RuntimeError):
         is_loop = True
     if is_loop:
-        raise InputError(f"{path}: is a link that leads to itself, or below one; delete the link, or name another path")
+        raise InputError(f"{path}: is a symbolic link to itself, or below one; delete the link, or name another path")
     return resolved
 
 

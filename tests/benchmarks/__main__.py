@@ -86,14 +86,14 @@ def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
     benchmarks = load_benchmarks()
     lines = [
         "# Speed and memory", "",
-        "Medians of up to three alternating runs, each in a process of its own, and the 95% interval of their ratio.",
-        f"`make bench` writes this file; its last run was on: {machine}.",
+        "Medians of up to three alternating runs, each in its own process, with the 95% interval of their ratio.",
+        f"`make bench` writes this file; last run on: {machine}.",
         f"Measured commits: {', '.join(dict.fromkeys(entry['commit'] for entry in results.values()))}.", "",
-        "| name | what | ours | peer | peer's name | unit | ratio | required | met |", "|" + "---|" * 9,
+        "| name | description | ours | peer | peer's name | unit | ratio | required | met |", "|" + "---|" * 9,
     ]  # fmt: skip
     bounds = [
-        "", "## Required bounds", "", "No peer does the same.", "",
-        "| name | what | ours | required | unit | met |", "|" + "---|" * 6,
+        "", "## Required bounds", "", "These benchmarks have no peer.", "",
+        "| name | description | ours | required | unit | met |", "|" + "---|" * 6,
     ]  # fmt: skip
     for name, entry in results.items():
         sign, is_met = "≥" if entry["better"] == "higher" else "≤", "yes" if entry["met"] else "no"

@@ -1,9 +1,9 @@
-"""Suggestions that people read: how far the automatic estimate, and curves by ratings, are from what they said.
+"""Compares the automatic estimate, and curves fitted to ratings, with ratings of suggestions that were read.
 
-`python -m tests.benchmarks.readings FOLDER` prints the tables and the constants of `suggestion.estimate`, and draws the
-calibration. readings.json has figures alone: for each of eight logs its `recurrence`, and for each message the cosines
-of its three suggestions with the real reply (by the base), their scores, and the ratings (s send, e edit, n no) of one
-or two readers, who worked independently. The models of cross-validation suggested.
+`python -m tests.benchmarks.readings FOLDER` prints the tables and the constants of `suggestion.estimate`, and plots the
+calibration. readings.json has numbers, no texts: for each of eight logs its `recurrence`, and for each message the
+cosines of its three suggestions with the real reply (by the base), their scores, and the ratings (s send, e edit, n no)
+of one or two independent readers. The models of cross-validation made the suggestions.
 """
 
 import json
@@ -42,7 +42,7 @@ def features(log: Log) -> np.ndarray:
 
 
 def fit(logs: list[Log]) -> LogisticRegression:
-    """The estimate by some logs, each of which counts alike."""
+    """Fit the estimate to some logs, with the same weight for each log."""
     inputs, outputs, weights = [], [], []
     for log in logs:
         for reader in answers(log):
@@ -53,7 +53,7 @@ def fit(logs: list[Log]) -> LogisticRegression:
 
 
 def print_estimates(logs: list[Log]) -> None:
-    """The estimate of each log by the other ones, beside the readings."""
+    """Print the estimate of each log, fitted to the other logs, beside the ratings."""
     print("| log | rated | agreement | first: rated | cosine | estimated | one of three: rated | estimated |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for log in logs:

@@ -59,7 +59,7 @@ def test_what_is_no_context_is_refused(weighted):
         weighted.encode(TEXTS, contexts=[["yes"]])
     with pytest.raises(TypeError, match="one string, expected several"):
         weighted.encode(["yes"], contexts=["no"])
-    with pytest.raises(ValueError, match="contexts are those of texts that are answered"):
+    with pytest.raises(ValueError, match="contexts cannot be combined with side='response'"):
         weighted.encode(["yes"], "response", contexts=[["no"]])
     for wrong in ([-0.1], [float("nan")], [0.5, float("inf")]):
         with pytest.raises(StrictDataclassClassValidationError, match="context_weights is"):

@@ -83,7 +83,7 @@ def test_a_url_where_only_paths_are_read_is_one_line(tmp_path, monkeypatch, caps
     except SystemExit as ended:
         code = ended.code
     error = capsys.readouterr().err
-    assert code == 2 and error.count("\n") == 1 and ": a URL, expected a path on a disk" in error
+    assert code == 2 and error.count("\n") == 1 and ": a URL, expected a local path" in error
     assert [path.name for path in tmp_path.iterdir()] == ["train-00000-of-00001.parquet"]
 
 

@@ -80,9 +80,9 @@ def test_an_output_that_is_a_link_to_itself_is_refused_and_stays(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "good").symlink_to(tmp_path / "missing")
     for path in (tmp_path / "loop", tmp_path / "loop" / "file"):
-        with pytest.raises(InputError, match="is a link that leads to itself"):
+        with pytest.raises(InputError, match="is a symbolic link to itself"):
             write_text(path, "new")
-        with pytest.raises(InputError, match="is a link that leads to itself"), new_folder(path, overwrite=True):
+        with pytest.raises(InputError, match="is a symbolic link to itself"), new_folder(path, overwrite=True):
             pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["good", "loop"] and (tmp_path / "loop").is_symlink()
     assert resolve_links(tmp_path / "good") == (tmp_path / "missing").resolve()
