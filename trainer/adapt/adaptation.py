@@ -1,11 +1,11 @@
-"""Adapting a trained model to a user's own conversations.
+"""Adapts a trained model to a user's own conversations.
 
-The base is the model of `initialize_from`. The result is a point between a start (`start.py`) and what was trained from
-it, or the base itself: adapting never returns a model whose gain over the base is not certain on held-out messages not
-used for model selection. These are in the dev split; fewer than `SMALL` pairs are cross-validated instead. The test
-split decides nothing.
+The base is the model of `initialize_from`. The result is an interpolation between the start (`start.py`) and the
+trained weights, if its gain over the base is significant on held-out messages not used for model selection; otherwise,
+it is the base. The held-out messages are in the dev split, or, with fewer than `SMALL` pairs, in the folds of
+cross-validation. The test split is never used for selection.
 
-An adaptation takes minutes. It writes no checkpoints: one that was stopped is started again.
+Adapting takes minutes and writes no checkpoints: after an interruption, it starts again.
 """
 
 import dataclasses
@@ -37,11 +37,11 @@ from trainer.training.model import max_tokens
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.train import initialize_model, start_run, write_run
 
-SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
+SMALL = 4_000  # pairs; the dev split of a smaller dataset would have fewer than 400 queries
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
-LEXICAL_SIZE = 1024  # of the channel that a pretrained encoder gets
+LEXICAL_SIZE = 1024  # dimension of the lexical channel that is added to a pretrained encoder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Adapted:
 
     Attributes:
         results: the contents of results.json.
-        pairs: "train", and, if they were held out, "validation" and "test".
+        pairs: the splits "train" and, if there are any, "validation" and "test".
         trials: how pairs were held out.
-        choice: what they chose.
-        base: the model that was adapted, as it was.
-        judge: what compares suggestions with real replies.
+        choice: the result of model selection.
+        base: the model before it was adapted.
+        judge: the encoder that compares suggestions with real replies.
     """
 
     results: dict[str, Any]
@@ -66,20 +66,20 @@ class Adapted:
 
     @property
     def measured_by(self) -> str:
-        """What chose and measured: "dev" or "cross-validation"."""
+        """The data that the model was selected and measured on: "dev" or "cross-validation"."""
         return "dev" if "validation" in self.pairs else "cross-validation"
 
 
 def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Rating] = ()) -> Adapted:
-    """Adapt the model of `initialize_from` with the settings of a run, whose folder gets the result.
+    """Adapt the model of `initialize_from` with the settings of a run, and write the result to the run's folder.
 
     A pretrained encoder gets heads and a lexical channel. Only these are trained.
 
     Args:
         settings: the settings.
-        beside: another model, which is adapted too, and joined with the first one if that ranks replies better. As it
-            is, it compares suggestions with real replies; by default, this is done by the model of `initialize_from`.
-        ratings: those of suggestions; what was sent is trained on (`add_sent`).
+        beside: another model, which is adapted too, and combined with the first one if this ranks replies better.
+            Before adapting, it compares suggestions with real replies; by default, the model of `initialize_from` does.
+        ratings: ratings of suggestions; replies rated "send" become training data (`add_sent`).
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
@@ -90,7 +90,7 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
         settings = dataclasses.replace(settings, model_config=model_config)
     with start_run(settings) as context:
         if context.accelerator.num_processes > 1:
-            raise InputError("adapt: one process adapts a model; start the run without `accelerate launch`")
+            raise InputError("adapt runs in a single process; start it without `accelerate launch`")
         data = load_run_data(context.settings)
         split_pairs(data)
         sent = add_sent(data, ratings)
@@ -111,7 +111,7 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
             parts |= {"joint": joint.summarize()} if joint else {}
         results = _write(context, data, choice, parts)
         if vectors:
-            freeze(choice.model.encoder, vectors)  # the folder has it, and what follows is faster
+            freeze(choice.model.encoder, vectors)  # it is saved; lookups make the rest faster
         choice.encoder.name = str(context.folder / "model")
         if joint:
             second.model.save_pretrained(context.folder / "model" / SECOND)
@@ -121,7 +121,7 @@ def adapt(settings: Settings, beside: str | None = None, ratings: Sequence[Ratin
 
 
 def _adapt_model(context: RunContext, data: RunData, trials: list[Trial]) -> tuple[Encoder, Choice, Vectors]:
-    """The base as it is, the choice, and the vectors of all texts by a frozen encoder."""
+    """The unchanged base, the selected model, and the frozen encoder's vectors of all texts."""
     pairs, settings = data.training["pairs"], context.settings
     tokenizer = build_tokenizer(settings, data)
     tasks = build_tasks(settings, data, tokenizer, show_progress=True)
@@ -137,7 +137,7 @@ def _adapt_model(context: RunContext, data: RunData, trials: list[Trial]) -> tup
 
 
 def _write(context: RunContext, data: RunData, choice: Choice, parts: dict[str, Any]) -> dict[str, Any]:
-    """Replace an earlier run in the folder; return the contents of results.json, which get further parts."""
+    """Replace an earlier run in the folder; return the contents of results.json, which include `parts`."""
     model, steps, rows = choice.model, choice.point.step if choice.point else 0, len(data.training["pairs"])
     unfreeze(model.encoder)
     Run(context.folder).begin(context.settings)
@@ -151,7 +151,7 @@ def _write(context: RunContext, data: RunData, choice: Choice, parts: dict[str, 
 
 
 def _encode_texts(base: Encoder, known: list[Dataset]) -> None:
-    """Encode all texts once, the longest part of training heads, with progress."""
+    """Encode all texts once, with a progress bar: this is the slowest part of training heads."""
     said = [text for rows in known for turns in contexts_of(rows) for text in turns]
     said += [text for rows in known for text in rows["input"]]
     base.encode(list(dict.fromkeys(said)), side="query", show_progress=True)
@@ -176,12 +176,12 @@ def _summarize(choice: Choice, is_on_dev: bool) -> dict[str, Any]:
 
 
 def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
-    """Add the replies that were rated "send" to the training split, in the conversation of their message, if any.
+    """Add replies rated "send" to the training split, in the conversation of their message if it is known.
 
-    They are trained on, but measure nothing: their source is `RATED`.
+    They are only used for training, never for evaluation: their source is `RATED`.
 
     Returns:
-        The number of replies "added", of those that were "known", and of those "held out", to messages that measure.
+        The number of replies "added", "known" (already in the training split), and "held out" (to held-out messages).
     """
     pairs, splits = data.training["pairs"], data.evaluation["pairs"]
     thread_of = dict(zip(pairs["input"][:], pairs["thread"][:], strict=True))
@@ -202,8 +202,8 @@ def add_sent(data: RunData, ratings: Sequence[Rating]) -> dict[str, int]:
 
 
 def split_pairs(data: RunData) -> None:
-    """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
-    cross-validated.
+    """Complete a dev split that is too small, or, with fewer than `SMALL` pairs, add it to the training split for
+    cross-validation.
     """
     data.join_sources("pairs")
     train_pairs, splits = data.training["pairs"], data.evaluation["pairs"]
@@ -216,9 +216,9 @@ def split_pairs(data: RunData) -> None:
 
 
 def scale_schedule(settings: Settings, pairs: int) -> Settings:
-    """Return the settings with a batch size and numbers of steps for a number of pairs; `max_steps` is kept if given.
+    """Return the settings with batch size and steps for a number of pairs; a given `max_steps` is kept.
 
-    An epoch and a half is enough for many pairs; more than 150 steps are too many for a few.
+    One and a half epochs are enough for many pairs; with few pairs, 150 steps are enough.
     """
     batch_size = settings.batch_size * (LARGE_BATCH if pairs > LARGE else 1)
     steps = settings.max_steps or max(FEWEST_STEPS, math.ceil(EPOCHS * pairs / batch_size))

@@ -1,4 +1,4 @@
-"""All steps from chat logs to an adapted model, a comparison with others, and an index of replies."""
+"""All steps from chat logs to an adapted model, a comparison with other models, and an index of replies."""
 
 import math
 import shlex
@@ -36,8 +36,8 @@ from trainer.settings import PRESETS, Settings, parse_settings
 from trainer.training.backbone import find_backbone
 from trainer.training.model import load_initial_config
 
-MOST_TOKENS = 256  # of a text that a pretrained encoder reads
-FEWEST_PAIRS = 50  # to adapt a model to
+MOST_TOKENS = 256  # maximum text length for pretrained encoders
+FEWEST_PAIRS = 50  # minimum for adapting
 
 
 def adapt_to_chats(
@@ -47,18 +47,18 @@ def adapt_to_chats(
     base: str | None = None,
     peer: str | None = None,
 ) -> dict[str, Any]:
-    """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
+    """Convert chat logs to pairs, adapt the base to them, compare, index the replies, and print the results.
 
-    Fewer than 50 pairs cannot adapt a model: the index of their replies has the base as it is.
+    With fewer than 50 pairs, no model is adapted: the index of replies uses the unchanged base.
 
-    What a call has left that was stopped before it had a model is done again.
+    A call that was interrupted before it had a model is repeated from the start.
 
     Args:
-        files: the logs, and files of ratings, whose sent replies are trained on as those of an earlier run there are.
-        options: how to read them; `license` is that of the model, and `overwrite` replaces an earlier run.
+        files: the logs, and files of ratings; replies rated "send" there, or in a run in `output`, are training data.
+        options: how to read the logs; `license` is the model's, and `overwrite` replaces an earlier run.
         output: the folder of the run.
         base: folder or Hub id of a multitask model or of any pretrained text encoder; by default `base`.
-        peer: a model to compare with, as `load_encoder` takes it; by default all-MiniLM-L6-v2, if it is installed.
+        peer: a model for comparison (see `load_encoder`); by default all-MiniLM-L6-v2, if it is installed.
 
     Returns:
         The contents of results.json.
@@ -67,7 +67,7 @@ def adapt_to_chats(
         InputError: a file, an option or the base is not usable, or no pairs are left.
     """
     if is_url(output):
-        raise InputError(f"--output {output}: a run is written to a disk; name a folder")
+        raise InputError(f"--output {output}: a URL, expected a folder on a disk")
     Run(output).check_replaceable(options.overwrite, "output", "delete and replace the run there with --overwrite")
     check_own_text(output / "README.md", README_START)
     check_index_folder(output / "replies")
@@ -79,7 +79,7 @@ def adapt_to_chats(
     ratings = last_ratings(chain.from_iterable(map(read_ratings, [*earlier, *given])))
     files = [path for path in files if path not in given]
     datasets.disable_progress_bars()  # reading the pairs takes a moment
-    options = replace(options, overwrite=True, repliers=options.repliers or [])  # without names, those who answer
+    options = replace(options, overwrite=True, repliers=options.repliers or [])  # without names: the side that answers
     report = prepare_conversations(files, options, output / "pairs", show=False)
     settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
     if report["pairs"]["written"] < FEWEST_PAIRS:
@@ -91,7 +91,7 @@ def adapt_to_chats(
     index = build_index(output, adapted, suggested)
     comparison = compare(adapted, suggested, estimator, peers)
     results = adapted.results
-    sent = f", {results['sent']['added']:,} of ratings" if ratings else ""
+    sent = f", {results['sent']['added']:,} pairs from ratings" if ratings else ""
     lines = [f"read {_describe_pairs(report)}{sent}; {describe_outcome(results)}", *format_comparison(comparison)]
     lines += [ACCURACY, *format_examples(index)]
     results = {
@@ -111,8 +111,7 @@ def choose_base(given: str | None) -> str:
     """The folder or Hub id of the given model, or of the base.
 
     Raises:
-        InputError: none is given, and there is no base; or it cannot be loaded, or is neither a multitask model nor a
-            text encoder.
+        InputError: there is no base, or the model cannot be loaded, or is neither a multitask model nor a text encoder.
     """
     base = resolve_base(given or "base")
     if find_backbone(base) is None:
@@ -121,7 +120,7 @@ def choose_base(given: str | None) -> str:
 
 
 def _own_base(settings: Settings) -> str | None:
-    """The project's own base, if another encoder is adapted to messages in a language that it knows."""
+    """The project's own base, if another encoder is adapted and the base knows the language of the messages."""
     if find_backbone(str(settings.initialize_from)):
         own = base_model()
         if set(settings.language) & set(load_initial_config(own).language):
@@ -130,8 +129,8 @@ def _own_base(settings: Settings) -> str | None:
 
 
 def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
-    """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
-    Run(output).delete()  # whose model would stand beside the index
+    """Build the index of the replies with the unchanged base, and print how much more adapting needs."""
+    Run(output).delete()  # otherwise, its model would remain beside the index
     splits = load_evaluation_data({"pairs": str(output / "pairs")})["pairs"]
     pairs = datasets.concatenate_datasets(list(splits.values()))
     index = ReplyIndex.build(_save_base(settings), pairs["response"][:], pairs["input"][:])
@@ -141,9 +140,8 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
     more = math.ceil((FEWEST_PAIRS - written) / (written / threads))
     lines = [
         f"read {_describe_pairs(report)}",
-        f"{written} pairs are too few to adapt a model and to measure it: the index of their replies has the base as "
-        f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
-        "these",
+        f"{written} pairs are too few to adapt and evaluate a model: the index of replies uses the unchanged base. "
+        f"Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like these",
     ]
     results = {"chats": {"report": report, "printed": lines}}
     write_results(output / "results.json", results)
@@ -152,7 +150,7 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
 
 
 def _check_language(base: str, pairs: Path) -> list[str]:
-    """The language of the pairs, or else those of the base, which may be unknown; warns if both differ."""
+    """The language of the pairs if it is detected, else the languages of the base; warns if they do not match."""
     splits = load_evaluation_data({"pairs": str(pairs)})["pairs"]
     language = find_language(datasets.concatenate_datasets(list(splits.values())))
     known = backbone.languages() if (backbone := find_backbone(base)) else load_initial_config(base).language
@@ -162,7 +160,7 @@ def _check_language(base: str, pairs: Path) -> list[str]:
 
 
 def _save_base(settings: Settings) -> Encoder:
-    """The base as it is, a copy of which is saved with the run, so that its folder is whole."""
+    """The unchanged base, which is copied to the run's folder."""
     base, folder = str(settings.initialize_from), Path(settings.output_dir) / "model"
     if backbone := find_backbone(base):  # it gets new heads
         model = backbone.build_model(backbone.build_config(settings.model_config))
@@ -174,7 +172,7 @@ def _save_base(settings: Settings) -> Encoder:
 
 
 def _run_settings(base: str, folder: Path, license: str | None) -> Settings:
-    """The settings of the run that adapts the base to the pairs in its folder: those of the preset `adapt`."""
+    """The settings of the run that adapts the base to the pairs in its folder, from the preset `adapt`."""
     words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
     words += ["--license", license] if license else []
     if backbone := find_backbone(base):
@@ -188,12 +186,12 @@ def _describe_pairs(report: dict[str, Any]) -> str:
 
 
 def _next(folder: Path) -> list[str]:
-    """The lines on what to do next."""
+    """The lines about what to do next."""
     run = shlex.quote(str(folder))
-    review = [f"convsim review {run}   rate suggestions: from 30 on, probabilities follow"]
+    review = [f"convsim review {run}   rate suggestions: 30 ratings calibrate the probabilities"]
     files = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")))
     return [
         *(review if (folder / "replies" / REVIEW).is_file() else []),
-        f"convsim suggest {run} TEXT   or in a browser: convsim demo {run} --open",
+        f"convsim suggest {run} TEXT   suggest replies; in a browser: convsim demo {run} --open",
         f"in {run}: {files}",
     ]

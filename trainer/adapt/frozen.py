@@ -1,4 +1,4 @@
-"""A pretrained encoder that is not trained while its heads are: each distinct text is encoded once."""
+"""Freezes a pretrained encoder while its heads are trained: each distinct text is encoded once."""
 
 import copy
 from itertools import pairwise
@@ -16,7 +16,7 @@ Vectors = dict[bytes, Tensor]  # the sentence vector (embedding_size,) of token 
 
 
 def freeze(encoder: ConvSimEncoder, vectors: Vectors) -> None:
-    """Stop training an encoder, and let it look up the packed texts that it has encoded before in `vectors`."""
+    """Freeze an encoder; it caches the vectors of packed texts in `vectors`."""
     encoder.requires_grad_(False)
     read = encoder.forward
 
@@ -42,12 +42,12 @@ def freeze(encoder: ConvSimEncoder, vectors: Vectors) -> None:
 
 
 def copy_model(model: ConvSimForMultitask) -> ConvSimForMultitask:
-    """A copy of a model; an encoder that is frozen is shared."""
+    """A copy of a model that shares its encoder if it is frozen."""
     is_frozen = "forward" in vars(model.encoder)
     return copy.deepcopy(model, {id(model.encoder): model.encoder} if is_frozen else {})
 
 
 def unfreeze(encoder: ConvSimEncoder) -> None:
-    """Let an encoder read every text again."""
+    """Stop caching, and make the encoder trainable again."""
     encoder.__dict__.pop("forward", None)
     encoder.requires_grad_(True)

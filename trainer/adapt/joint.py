@@ -1,7 +1,7 @@
-"""Two adapted models as one: the share of the second one in the score is chosen on held-out messages.
+"""Combines two adapted models; the weight of the second one in the score is selected on held-out messages.
 
-Models that learned from different texts make different mistakes, so that the mean of their scores ranks replies better
-than either.
+Models trained on different texts make different mistakes: the mean of their scores ranks replies better than either
+model.
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ class Joint:
     """Two adapted models.
 
     Attributes:
-        encoder: both as one.
-        choice: that of the first one, with the encoders and the gain of both.
-        gain: over the first one alone, on messages not used for model selection.
+        encoder: the combined encoder.
+        choice: the choice of the first model, with the combined encoders and their gain.
+        gain: the gain over the first model, on messages not used for model selection.
     """
 
     encoder: JointEncoder
@@ -35,7 +35,7 @@ class Joint:
 
 
 def join(first: Choice, second: Choice, trials: list[Trial]) -> Joint | None:
-    """Join two models that were adapted to the same pairs; None if that does not help for certain."""
+    """Combine two models that were adapted to the same pairs; None if this is not significantly better."""
     models = list(zip(first.trial_encoders, second.trial_encoders, strict=True))
     parts = [_measure(*both, queries) for both, trial in zip(models, trials, strict=True) for queries in trial.parts]
     share, gain = choose(parts), cross_choose(parts)
@@ -52,7 +52,7 @@ def join(first: Choice, second: Choice, trials: list[Trial]) -> Joint | None:
 
 
 def _measure(one: Encoder, other: Encoder, queries: Queries) -> Measured[float]:
-    """The ranks with each share of the second model, and, as the base, those of the first one."""
+    """The ranks with each share of the second model, and, as the base, the ranks of the first one."""
     scores, others = (score(each, queries, each.model.config.context_weights) for each in (one, other))
     ranks = {share: rank(queries, (1 - share) * scores + share * others) for share in SHARES}
     return Measured(queries.threads, rank(queries, scores), ranks)

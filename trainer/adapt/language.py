@@ -13,7 +13,7 @@ MULTILINGUAL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
 
 
 def find_language(pairs: Dataset) -> str | None:
-    """The language that most parts of a random sample of pairs are in, as an ISO 639-1 code; None if there is none."""
+    """The ISO 639-1 code of the language of most parts of a random sample of pairs; None if there is none."""
     sample = pairs.select(np.random.default_rng(0).choice(len(pairs), min(PAIRS, len(pairs)), replace=False))
     texts = [f"{message} {reply}" for message, reply in zip(sample["input"], sample["response"], strict=True)]
     parts = [" ".join(part) for part in np.array_split(np.array(texts, dtype=object), min(PARTS, len(texts)))]
@@ -22,16 +22,16 @@ def find_language(pairs: Dataset) -> str | None:
 
 
 def describe_mismatch(language: str | None, known: Sequence[str], base: str) -> str | None:
-    """What to do if the messages are in another language than those that a base knows; None if nothing is to be done.
+    """A warning if the messages are in a language that the base does not know; else None.
 
     Args:
-        language: that of the messages.
-        known: those of the base; if there are none, it is not known.
-        base: its name.
+        language: the language of the messages.
+        known: the languages of the base; empty if they are not known.
+        base: the name of the base.
     """
     if language is None or not known or language in known:
         return None
     return (
-        f"the messages seem to be in another language ({language}) than the base ({', '.join(known)}: {base}); adapt "
-        f"an encoder of that language, or a multilingual one: --base {MULTILINGUAL}"
+        f"the messages seem to be in a language ({language}) that the base ({base}: {', '.join(known)}) does not know; "
+        f"adapt an encoder for this language, or a multilingual one: --base {MULTILINGUAL}"
     )

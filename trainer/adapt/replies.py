@@ -1,4 +1,4 @@
-"""The index of replies of an adapted model, and what is shown of its suggestions for held-out messages."""
+"""The index of replies of an adapted model, and examples of its suggestions for held-out messages."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,14 +19,14 @@ from trainer.adapt.suggestions import Suggested
 from trainer.evaluation.results import format_table
 
 EXAMPLES = 3
-LONGEST_EXAMPLE = 72  # characters: with a probability, a line of a terminal
+LONGEST_EXAMPLE = 72  # characters; fits on a line of a terminal, with the probability
 
 
 def build_index(folder: Path, adapted: Adapted, suggested: Suggested) -> ReplyIndex:
     """Build and save the index of the replies of the training split, in `folder/replies`.
 
     Raises:
-        InputError: the folder holds something else.
+        InputError: the folder contains something else.
     """
     train, weights = adapted.pairs["train"], suggested.weights
     try:
@@ -73,32 +73,32 @@ def _texts(held_out: HeldOut) -> list[str]:
     return [held_out.message, *(each.text for each in held_out.suggestions)]
 
 
-README_START = "# Adapted to your chats\n"  # by which the file is known
+README_START = "# Adapted to your chats\n"  # identifies the file
 
 
 def write_readme(folder: Path, results: dict[str, Any], lines: list[str]) -> None:
     """Write README.md of a run, with all counts and comparisons, and its plot of probabilities.
 
     Args:
-        folder: that of the run.
+        folder: the folder of the run.
         results: the contents of results.json.
-        lines: what adapting has printed.
+        lines: the printed summary.
     """
     suggestions, report = results["chats"]["suggestions"], results["chats"]["report"]
     text = [README_START, "```", *lines, "```"]
     if suggestions["curve"]:
         _plot_curve(from_json(Curve, suggestions["curve"]), folder / "curve.png")
-        text += ["", f"The probability of a score, fitted to {suggestions['messages']:,} held-out messages:", ""]
+        text += ["", f"Probability against score, fitted to {suggestions['messages']:,} held-out messages:", ""]
         text += ["![Probability against score](curve.png)"]
     text += [
         "",
-        "How the model was adapted, and what it gained:",
+        "Adaptation of the model, and its gain over the base:",
         "",
         "```",
         format_table(results["adaptation"]),
         "```",
     ]
-    text += ["", "What was read:", "", "```", format_report(report), "```"]
+    text += ["", "Pairs from the logs:", "", "```", format_report(report), "```"]
     write_text(folder / "README.md", "\n".join(text) + "\n")
 
 
@@ -110,7 +110,7 @@ def _plot_curve(curve: Curve, path: Path) -> None:
     scores = np.linspace(curve.table[0].score, curve.table[-1].score, 100)
     axes.plot(scores, [curve.probability(score) for score in scores], color="#1f4e9c", label="probability")
     points = [(each.score, each.share) for each in curve.table]
-    axes.scatter(*zip(*points, strict=True), color="#c44e00", zorder=3, label="tenths of the suggestions")
+    axes.scatter(*zip(*points, strict=True), color="#c44e00", zorder=3, label="deciles of the suggestions")
     axes.set(xlabel="score", ylabel="can be sent (estimated)", ylim=(0, 1))
     axes.legend(loc="upper left")
     figure.savefig(path, dpi=120)

@@ -1,7 +1,7 @@
-"""Choosing between the base, the start and what was trained from it, and what that choice gains on other messages.
+"""Selects between the base, the start and the trained models, and measures the gain on other messages.
 
-The gain of the best of many points on the messages that chose it is too high: with replies in random order, which
-nothing can be learned from, it is above zero. So the messages that a gain is measured on have not chosen the point.
+The gain of the best of many points is biased upward on the messages that selected it: it is above zero even if replies
+are shuffled and nothing can be learned. Gains are therefore measured on messages not used for selection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from trainer.evaluation.ranking import MRR, Ranks, standard_error, thread_interval
 
 # Standard errors that a gain must exceed: for a point to be preferred to the base, and, on other messages, for the
-# adaptation to be kept. Without a gain, 1 adaptation in 20 exceeds the latter.
+# adaptation to be kept. Without a true gain, 1 adaptation in 20 exceeds the latter.
 TO_PREFER, TO_KEEP = 1.0, 1.645
 
 
@@ -33,27 +33,27 @@ Chosen = TypeVar("Chosen")  # what is chosen: a `Point`, or weights
 
 @dataclass(frozen=True)
 class Measured(Generic[Chosen]):
-    """The ranks of the base and of some choices on the same held-out messages, whose conversations are `threads`."""
+    """The ranks of the base and of some points on the same held-out messages of the conversations `threads`."""
 
     threads: np.ndarray
     base: Ranks
     points: Mapping[Chosen, Ranks]
 
     def ranks(self, point: Chosen | None) -> Ranks:
-        """Those of a choice, or of the base: weights of earlier turns, for one, change nothing where there are none."""
+        """The ranks of a point, or of the base if it has none: without earlier turns, their weights have no effect."""
         return self.base if point is None else self.points.get(point, self.base)
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What adapting gains over the base, on messages not used for model selection."""
+    """The gain of adapting over the base, on messages not used for model selection."""
 
     threads: np.ndarray
     base: Ranks
     adapted: Ranks
 
     def exceeds(self, errors: float) -> bool:
-        """Whether the mean reciprocal rank gains more than some standard errors, and P@1 does not lose."""
+        """Whether the mean reciprocal rank gains more than some standard errors, and P@1 does not get worse."""
         gain, error = self._reciprocal_rank()
         p_at_1 = self.adapted.precision().mean() - self.base.precision().mean()
         return gain > errors * error and bool(p_at_1 >= 0)
@@ -79,7 +79,7 @@ class Gain:
 def choose(parts: Sequence[Measured[Chosen]]) -> Chosen | None:
     """The point with the highest mean reciprocal rank; None, the base, if it gains too little (`TO_PREFER`).
 
-    The mean reciprocal rank varies less with the messages than P@1. Of equal points, the first is chosen.
+    The mean reciprocal rank varies less with the messages than P@1. The first of several equal points is chosen.
 
     Args:
         parts: the same points on different messages.
@@ -93,7 +93,7 @@ def choose(parts: Sequence[Measured[Chosen]]) -> Chosen | None:
 
 
 def cross_choose(parts: Sequence[Measured[Chosen]]) -> Gain:
-    """The gain of choosing: for the messages of each part, the other parts choose the point.
+    """The gain of selection: the point for the messages of each part is selected on the other parts.
 
     Args:
         parts: two or more.

@@ -1,8 +1,8 @@
-"""Where adapting starts, and the models between there and where it ends.
+"""The model that adapting starts from, and its interpolation with the trained model.
 
-The start is the base with token weights for the conversations: a token that is common in a domain, such as the name of
-the product that a support chat is about, says little there. The result of training is interpolated with it (Wortsman et
-al., 2022).
+The start is the base with token weights adjusted to the conversations: a token that is common in a domain, such as the
+name of a product in its support chats, is not informative there. The trained weights are interpolated with it (Wortsman
+et al., 2022).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the lexical channel in the score
 class Interpolation:
     """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights.
 
-    Those of a frozen encoder are not touched.
+    The weights of a frozen encoder do not change.
     """
 
     def __init__(self, base: ConvSimForMultitask) -> None:
@@ -41,7 +41,7 @@ class Interpolation:
     def evaluate(
         self, model: ConvSimForMultitask, evaluate: Callable[[float], None], factors: Sequence[float] = FACTORS
     ) -> None:
-        """Call `evaluate` with each factor, while the model has its weights; then restore the trained weights."""
+        """Call `evaluate` with each factor on the interpolated model; then restore the trained weights."""
         trained = _copy(model)
         for factor in factors:
             self._load(model, trained, factor)
@@ -56,7 +56,7 @@ class Interpolation:
 
 
 def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
-    """The weights that are trained, and those of the lexical channel, which no step changes."""
+    """The trained weights, and the weights of the lexical channel, which training does not change."""
     frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
     return {name: value.detach().clone() for name, value in model.state_dict().items() if name not in frozen}
 
@@ -64,10 +64,10 @@ def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
 def prepare_start(
     model: ConvSimForMultitask, tokenizer: BatchTokenizer, columns: Iterable[TokenColumn], pairs: Dataset
 ) -> tuple[Interpolation, bool]:
-    """Adjust the token weights of a base, and choose the share of its lexical channel, where that ranks replies better.
+    """Adjust the token weights of a base and the share of its lexical channel if this ranks replies better.
 
-    Both are chosen by the pairs to train on: they are more queries than those of dev, and as new to the base. The mean
-    reciprocal rank decides, which varies less with the sample of queries than P@N.
+    Both are selected on the training pairs: there are more of them than dev pairs, and the base does not know them. The
+    criterion is the mean reciprocal rank, which varies less with the sample of queries than P@N.
 
     Args:
         model: the base, which becomes the start.
@@ -92,7 +92,7 @@ def prepare_start(
 
 
 def shares_of(model: ConvSimForMultitask) -> list[float]:
-    """The shares that a model's lexical channel can have, its own first; without a channel, only that, 0."""
+    """The candidate shares of a model's lexical channel, its own first; only 0 without a channel."""
     own = model.config.lexical_share
     return list(dict.fromkeys([own, *SHARES])) if model.lexical_channel is not None else [own]
 
@@ -104,7 +104,7 @@ def rank_shares(
     shares: Sequence[float],
     weights: Sequence[float] = (),
 ) -> dict[float, Ranks]:
-    """The ranks by a model with each of some shares of its lexical channel, and weights of earlier turns."""
+    """The ranks by a model with each share of its lexical channel, and with weights of earlier turns."""
     own, was_training = model.config.lexical_share, model.training
     if model.lexical_channel is not None:
         model.config.lexical_share = 0.5  # any share that gives both parts
@@ -121,12 +121,12 @@ def rank_shares(
 
 @torch.no_grad()
 def adjust_token_weights(model: ConvSimForMultitask, columns: Iterable[TokenColumn]) -> bool:
-    """Adjust the weights of a model's tokens to the frequencies in some texts; returns whether it could.
+    """Adjust a model's token weights to the token frequencies in some texts; returns whether this was possible.
 
-    The new frequency of a token is the mean of that in the texts of the model, which the weights of its lexical channel
-    state, and that in these texts. The lexical channel gets the `rarity_of` the new frequencies. The encoder's token
-    weights, if it has them, are multiplied by the square root of the factor by which SIF weights (Arora et al., 2017)
-    would change: they are learned, and partly rare where the texts of the model made them so.
+    The new frequency of a token is the mean of its frequencies in the model's training texts, derived from the weights
+    of its lexical channel, and in these texts. The lexical channel gets the `rarity_of` the new frequencies. The
+    encoder's token weights, if any, are multiplied by the square root of the factor by which SIF weights (Arora et al.,
+    2017) would change: they are learned, and only partly depend on frequencies.
 
     Args:
         model: a model; one without a lexical channel is not changed.

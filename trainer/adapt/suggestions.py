@@ -1,4 +1,4 @@
-"""What an index suggests for held-out messages, the weights with which that is best, and what it is worth."""
+"""Selects the weights of an index on held-out messages, and estimates the quality of its suggestions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from trainer.data.datasets import thread_numbers
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.ranking import contexts_of
 
-SHOWN = 3  # suggestions for a message
-MOST_MESSAGES, MOST_KNOWN = 2_000, 20_000  # held-out messages, and pairs that answer them, of a trial
+SHOWN = 3  # suggestions per message
+MOST_MESSAGES, MOST_KNOWN = 2_000, 20_000  # maximum of held-out messages, and of pairs in the index, per trial
 
 
 class CenteredEncoder:
-    """The vectors of an encoder without what all texts of a log have in common, L2-normalized again.
+    """The centered and L2-normalized vectors of an encoder.
 
-    Some encoders give any two texts a cosine of .7 or more.
+    With some encoders, the cosine of any two texts is .7 or more.
     """
 
     def __init__(self, encoder: SentenceEncoder, texts: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class Part:
     """Some held-out messages of a trial.
 
     Attributes:
-        index: That of the pairs that the trial trained on, or of some of these, by its encoder.
+        index: The index of the trial's training pairs, or of a sample of them, with its encoder.
         pairs: The messages with their replies.
         threads: (messages,), the numbers of their conversations.
     """
@@ -74,13 +74,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Suggested:
-    """The suggestions for held-out messages that chose nothing.
+    """The suggestions for held-out messages not used for selection.
 
     Attributes:
         parts: The messages.
-        weights: The weights, which other messages chose.
+        weights: The weights, selected on other messages.
         suggestions: The suggestions for each message.
-        chances: For each message, their estimated probabilities.
+        chances: The estimated probabilities of the suggestions for each message.
     """
 
     parts: list[Part]
@@ -102,14 +102,14 @@ class Suggested:
 
 
 def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], estimator: Estimator) -> Suggested:
-    """Choose the weights with which most messages have a suggestion that could be sent, and measure with them.
+    """Select the weights for which most messages have a suggestion that could be sent, and measure with them.
 
-    The messages of every other conversation choose, and the others measure.
+    One half of the conversations is used for selection, the other half for measuring.
 
     Args:
         trials: The trials with held-out pairs.
         encoders: The encoder of each trial.
-        estimator: What estimates whether a suggestion could be sent.
+        estimator: Estimates whether a suggestion could be sent.
     """
     choosing, measuring = zip(*map(_divide, trials, encoders), strict=True)
 
@@ -127,7 +127,7 @@ def suggest_held_out(trials: Sequence[Trial], encoders: Sequence[Encoder], estim
 
 
 def _divide(trial: Trial, encoder: Encoder) -> tuple[Part, Part]:
-    """The held-out messages of a trial that choose, and those that measure."""
+    """The held-out messages of a trial for selection, and those for measuring."""
     known, held_out = _sample(trial.known, MOST_KNOWN), _sample(trial.held_out, MOST_MESSAGES)
     index = ReplyIndex.build(encoder, known["response"][:], known["input"][:])
     threads = thread_numbers(held_out)
@@ -147,7 +147,7 @@ def _sample(pairs: Dataset, most: int) -> Dataset:
 
 
 def best_replies(scores: np.ndarray, replies: Sequence[str], pairs: Pairs) -> list[list[str]]:
-    """The three replies with the highest scores (messages, replies) that differ and were not said before."""
+    """The three distinct replies with the highest scores (messages, replies) that are not in the conversation yet."""
     forms, best = list(map(canonical_form, replies)), []
     for row, message, context in zip(scores, pairs.messages, pairs.contexts, strict=True):
         taken, texts = set(map(canonical_form, (message, *context))), list[str]()

@@ -116,7 +116,9 @@ def test_chats_become_a_run_that_can_be_moved_and_ratings_are_trained_on(options
     words = [log, str(beside), "--columns", *COLUMNS, "-o", str(run), "--base", base, "--overwrite"]
     assert main(words) == 0
     again = json.loads((run / "results.json").read_text())
-    assert again["sent"] == {"added": 4, "known": 1, "held out": 1} and "4 of ratings" in capsys.readouterr().out
+    assert (
+        again["sent"] == {"added": 4, "known": 1, "held out": 1} and "4 pairs from ratings" in capsys.readouterr().out
+    )
     assert again["response_prediction"]["queries"] == held_out and again["chats"]["report"]["splits"] == pairs
     replies = set(ReplyIndex.load(run).replies.texts)
     added = {"sent with the run", "sent beside it", "me", rate.suggestions[0].text}
@@ -138,7 +140,10 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
     run = tmp_path / "run"
     assert main(options(CHATS[:5], "--repliers", "b")) == 0
     printed = capsys.readouterr().out
-    assert "5 pairs are too few to adapt a model" in printed and "about 45 more conversations like these" in printed
+    assert (
+        "5 pairs are too few to adapt and evaluate a model" in printed
+        and "about 45 more conversations like these" in printed
+    )
     assert "replies, results.json" in printed
     index = ReplyIndex.load(run)
     assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
@@ -157,7 +162,7 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
     assert "replies holds mine.txt beside an index" in capsys.readouterr().err
     (run / "replies" / "mine.txt").rename(tmp_path / "rated.jsonl").write_text(rating("hi", "ho"))
     assert main([str(tmp_path / "rated.jsonl"), "-o", str(run), "--overwrite"]) == 2
-    assert "rated.jsonl: ratings alone" in capsys.readouterr().err
+    assert "rated.jsonl: only ratings" in capsys.readouterr().err
     assert main(options(CHATS[:49], "--overwrite")) == 0
     assert {path.name for path in run.iterdir()} >= {"replies", "pairs", "notes.txt", "model", "results.json"}
     monkeypatch.setenv("CONVSIM_BASE", str(tmp_path / "nowhere"))
@@ -173,7 +178,7 @@ def test_a_few_pairs_are_suggested_with_a_copy_of_the_base(options, base, tmp_pa
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
         (CHATS, ("--repliers", "c"), "--repliers c: no messages by this author; the authors with the most messages"),
         (CHATS, ("--license", "my own"), "license is 'my own'; expected a license"),
-        (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a run is written to a disk; name a folder"),
+        (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a URL, expected a folder on a disk"),
     ],
 )
 def test_a_mistake_is_one_line(options, capsys, chats, more, message):

@@ -32,7 +32,7 @@ def test_folds_have_whole_threads_and_about_the_same_size():
     sizes = np.bincount(folds)
     assert len(sizes) == 3 and sizes.min() > 0.85 * len(threads) / 3
     assert np.bincount(split_into_folds(np.arange(60) % 3)).tolist() == [20] * 3  # as few threads as folds
-    with pytest.raises(InputError, match=r"the 60 pairs are in 2 threads, expected 3 or more.*--gap"):
+    with pytest.raises(InputError, match=r"the 60 pairs are in 2 threads; expected 3 or more.*--gap"):
         split_into_folds(np.arange(60) % 2)
 
 
@@ -211,5 +211,5 @@ def test_a_fold_with_fewer_than_three_replies_is_left_out():
         trials = hold_out(DatasetDict(train=pairs.remove_columns("response").add_column("response", replies)))
         tried = {text for trial in trials for text in trial.held_out["input"]}
         assert len(trials) == few and (held <= tried if few == 3 else not held & tried)
-    with pytest.raises(InputError, match="distinct replies of the 60 pairs to train on: 1, expected 3 or more"):
+    with pytest.raises(InputError, match="the 60 training pairs have 1 distinct replies; expected 3 or more"):
         hold_out(DatasetDict(train=make_pairs(20, responses=1)))

@@ -86,7 +86,7 @@ def test_the_own_base_is_joined_if_it_knows_the_language_else_the_frozen_encoder
     monkeypatch.setenv("CONVSIM_BASE", "own")
     results = adapt_chats(backbone, 54)
     assert results["joint"]["share"] == 0.4 and results["joint"]["queries"] == results["response_prediction"]["queries"]
-    assert "joined with the project's own base, whose share in a score is 0.4" in capsys.readouterr().out
+    assert "combined with the project's own base, which has a weight of 0.4" in capsys.readouterr().out
     encoder = ReplyIndex.load("run/replies").encoder
     assert isinstance(encoder, JointEncoder) and encoder.share == 0.4
     assert encoder.digest() == Encoder.from_pretrained("run/model").digest()

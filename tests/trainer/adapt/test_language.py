@@ -63,6 +63,6 @@ def test_the_language_is_that_of_most_parts_of_the_log():
 
 def test_another_language_than_the_base_s_is_named_with_what_to_use():
     warning = describe_mismatch("de", ["en", "fr"], "our/base")
-    assert warning and "(de)" in warning and "en, fr: our/base" in warning and f"--base {MULTILINGUAL}" in warning
+    assert warning and "(de)" in warning and "our/base: en, fr" in warning and f"--base {MULTILINGUAL}" in warning
     assert describe_mismatch("fr", ["en", "fr"], "b") is describe_mismatch("de", [], "b") is None
     assert describe_mismatch(None, ["en"], "b") is None
