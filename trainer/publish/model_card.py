@@ -234,7 +234,7 @@ def _results(scores: list[Score], results: Mapping[str, Any], settings: Mapping[
 def _sort_uses(scores: list[Score], settings: Mapping[str, Any]) -> dict[str, list[str]]:
     """The uses of a model, by whether its scores for them are "good", "weak" or "unknown"."""
     uses: dict[str, list[str]] = {"good": [], "weak": [], "unknown": []}
-    names = {"stsb": f"the similarity of sentences {_language(settings)}, for search and clustering of short texts"}
+    names = {"stsb": f"sentence similarity {_language(settings)}, search and clustering of short texts"}
     if "response_prediction" in trained_heads(settings):
         names["response_prediction"] = "selecting a reply from a fixed list"
     for part, name in names.items():

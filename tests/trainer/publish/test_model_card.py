@@ -128,14 +128,14 @@ def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
 @pytest.mark.parametrize(
     ("precision", "pearson", "text"),
     [
-        (0.56, 0.75, "Choose it for the similarity {}, and for selecting {}. Choose another model for "),
+        (0.56, 0.75, "Choose it for sentence similarity {}, and for selecting {}. Choose another model for "),
         (
             0.56,
             0.41,
-            "Choose it for selecting {1}. Its results are not good enough for the similarity {0}. Choose",
+            "Choose it for selecting {1}. Its results are not good enough for sentence similarity {0}. Choose",
         ),
-        (0.03, 0.41, "Its results are not good enough for the similarity {}, or for selecting {}. Choose "),
-        (None, None, "It was not evaluated for the similarity {}, or for selecting {}. Choose "),
+        (0.03, 0.41, "Its results are not good enough for sentence similarity {}, or for selecting {}. Choose "),
+        (None, None, "It was not evaluated for sentence similarity {}, or for selecting {}. Choose "),
     ],
 )
 def test_results_say_what_a_model_is_good_for(
@@ -144,7 +144,7 @@ def test_results_say_what_a_model_is_good_for(
     scores = {"stsb": {"dev": {"all": {"pearson": 0.9}}, "test": {"all": {"pearson": pearson}}},
               "response_prediction": RESULTS["response_prediction"] | {"p_at_1": precision}}  # fmt: skip
     write_card(tmp_path, scores if precision else {}, SETTINGS, SomeConfig(), "a/b")
-    text = text.format("of sentences in English, for search and clustering of short texts", "a reply from a fixed list")
+    text = text.format("in English, search and clustering of short texts", "a reply from a fixed list")
     assert f"## When to choose it {text}" in " ".join((tmp_path / "README.md").read_text().split())
 
 

@@ -41,7 +41,7 @@ class MeanAveragePrecision(evaluate.Metric):
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
             description="Mean average precision (MAP) as the scorer of SemEval-2016 and 2017 Task 3 computes it: a "
-            "query without a relevant candidate counts 0, and candidates with equal scores keep the given order.",
+            "query without a relevant candidate counts as 0, and candidates with equal scores keep the given order.",
             citation="Nakov et al. (2017), SemEval-2017 Task 3, https://aclanthology.org/S17-2003",
             inputs_description="predictions: scores of all candidates; references: 1 if relevant, 0 if not; queries: "
             "the name of each candidate's query. Returns map.",
