@@ -229,9 +229,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         """
         if input_ids is None or input_ids.dim() != 1 or attention_mask is not None:
             shape = "no input_ids" if input_ids is None else f"input_ids of shape {tuple(input_ids.shape)}"
-            raise ValueError(
-                f"cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, got {shape}"
-            )
+            raise ValueError(f"cu_seqlens needs packed input_ids (total_tokens,) and no attention_mask, got {shape}")
         if cu_seqlens.dim() != 1 or not len(cu_seqlens):
             raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
         cu_seqlens = cu_seqlens.long()

@@ -69,7 +69,7 @@ class ConvSimDanConfig(ConvSimConfig):
                 f"expected word_embedding_size {self.word_embedding_size}"
             )
         if self.dynamic_tanh and (self.hidden_sizes or not self.residual):
-            raise ValueError("dynamic_tanh takes the place of the DNN: set residual: true and hidden_sizes: []")
+            raise ValueError("dynamic_tanh replaces the DNN: set residual: true and hidden_sizes: []")
 
 
 class ConvSimDanModel(ConvSimEncoder):

@@ -332,7 +332,7 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         """
         if token_type_ids is None:
             raise ValueError(
-                "expected token_type_ids, which tell the two sentences apart: "
+                "expected token_type_ids, which distinguish the two sentences: "
                 "tokenizer(first, second, return_token_type_ids=True)"
             )
         input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)

@@ -31,7 +31,7 @@ def base_model() -> str:
     folder = MODEL_CARDS / "base"
     if not (folder / "config.json").is_file():
         raise InputError(
-            f"{folder}: the base model is missing; install convsim again, or let {VARIABLE} name a copy of it or "
-            "another multitask model, such as runs/quickstart/model: a folder or a Hub id"
+            f"{folder}: the base model is missing; reinstall convsim, or set {VARIABLE} to the folder or Hub id of "
+            "a copy or of another multitask model, such as runs/quickstart/model"
         )
     return str(folder)

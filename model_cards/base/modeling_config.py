@@ -149,7 +149,7 @@ class ConvSimConfig(PreTrainedConfig):
         for name, value in self.removed_options.items():
             if (given := getattr(self, name, value)) != value:
                 raise ValueError(
-                    f"{name} is {given}, which only earlier versions of convsim compute; expected {value}: open the "
+                    f"{name} is {given}, which only earlier versions of convsim support; expected {value}: open the "
                     "model with the version that saved it, or train it again"
                 )
 

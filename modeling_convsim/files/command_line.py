@@ -93,7 +93,7 @@ def run_stoppable(run: Callable[[], int]) -> int:
         code = _run_until_signal(run)
         output.flush()
         if not code and output.error and not isinstance(output.error, BrokenPipeError):
-            print(f"error: standard output: {output.error.strerror}; a part of it is lost", file=sys.stderr)
+            print(f"error: standard output: {output.error.strerror}; some output is lost", file=sys.stderr)
             return 2
         return code
     finally:
@@ -184,7 +184,7 @@ def refuse_existing_file(option: str, output: Path, overwrite: bool, inputs: Seq
     if not output.exists():
         return
     if any(Path(name).exists() and output.samefile(name) for name in inputs):
-        raise InputError(f"{option} {output}: is the file that is read; name another one")
+        raise InputError(f"{option} {output}: is also the input; name another file")
     if not overwrite:
         raise InputError(f"{option} {output}: exists; name another file, or replace it with --overwrite")
 
@@ -202,8 +202,8 @@ def add_dataset_arguments(parser: Any, output_help: str, **options: Any) -> None
     parser.add_argument(
         "--license",
         metavar="ID",
-        help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it (such "
-        "as cc-by-sa-4.0, or other)",
+        help="license of the dataset, for its card and the cards of models trained on it: a license id of the Hub, "
+        "such as cc-by-sa-4.0 or other",
     )
 
 

@@ -72,7 +72,7 @@ def csv_lines(text: TextFile, broken: BrokenLines, dialect: Dialect) -> Iterator
             "".join(values).encode()
         except csv.Error as error:
             opens = len(record) > 1 or (b'"' in record[0][1] and "field limit" in str(error))
-            reason = f"{error}; a quote opens here that is not closed" if opens else str(error)
+            reason = f"{error}; the quote that opens here is never closed" if opens else str(error)
             if not width:
                 raise InputError(f"{record[0][0]}: not CSV ({reason}); correct this line") from error
             broken.add("not CSV", record[0][0], reason)
@@ -91,4 +91,4 @@ def csv_lines(text: TextFile, broken: BrokenLines, dialect: Dialect) -> Iterator
 
 
 def _not_utf8(location: str, byte: str) -> InputError:
-    return InputError(f"{location}: the names of the columns are not UTF-8 ({byte}); {CONVERT}")
+    return InputError(f"{location}: the column names are not UTF-8 ({byte}); {CONVERT}")

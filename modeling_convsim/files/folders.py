@@ -153,7 +153,7 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
         raise InputError(f"--output {output}: exists already; name another folder, or replace it with --overwrite")
     if others:
         raise InputError(
-            f"--output {output}: holds {others[0]}, which the command did not write there; move it away, or name "
+            f"--output {output}: contains {others[0]}, which the command did not write; move it away, or name "
             "another folder"
         )
 

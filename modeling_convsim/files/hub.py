@@ -16,7 +16,7 @@ from modeling_convsim.files.storage import CANNOT_WRITE, LOCK
 
 HUB_HELP = (
     "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
-    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
+    "files (such as data/2006/*.parquet), each optionally followed by @REVISION"
 )
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy, which has a folder per configuration
 _REPOSITORY = re.compile(r"[A-Za-z0-9_][\w.-]*/[\w.-]+")
@@ -127,7 +127,7 @@ def check_license(option: str, value: str) -> None:
     """
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", value):
         raise InputError(
-            f"{option} is '{value}'; expected a license as the Hub spells it, in lowercase, such as apache-2.0, "
+            f"{option} is '{value}'; expected a license id of the Hub, in lowercase, such as apache-2.0, "
             "cc-by-sa-4.0 or other"
         )
 

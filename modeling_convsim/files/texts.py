@@ -221,7 +221,7 @@ class TextFile:
             unpack = f"{UNPACK.get(self.path.suffix.lower(), '')} {self.path.name} > {self.path.stem}.part"
             raise InputError(
                 f"{self.path}: the archive is truncated; download it again, or unpack its readable part (`{unpack}`, "
-                "with the suffix of its form: .jsonl, .tsv) and name that file"
+                "with the suffix of its format, such as .jsonl) and name that file"
             ) from error
         except UNREADABLE as error:
             kind = self.path.suffix if self.path.suffix.lower() in UNPACK else "plain"

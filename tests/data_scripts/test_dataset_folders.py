@@ -45,7 +45,7 @@ def test_an_invalid_license_is_refused_before_anything_is_written(
     source, _ = write(tmp_path, "paraphrases")
     assert main([command, str(source), "-o", str(tmp_path / "out"), f"--license={license}"]) == 2
     shown = license.replace("\n", " ")  # a message is one line
-    assert f"--license is '{shown}'; expected a license as the Hub spells it" in capsys.readouterr().err
+    assert f"--license is '{shown}'; expected a license id of the Hub" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 

@@ -261,7 +261,7 @@ def test_compiles_without_a_graph_break_for_padded_input(multitask):
         ({"pad_token_id": 60, "vocab_size": 60}, "pad_token_id is 60, expected an id below vocab_size 60"),
         ({"bigram_buckets": -1}, "bigram_buckets is -1, expected 0"),
         ({"hidden_sizes": [0]}, r"hidden_sizes is \[0\], expected numbers above 0"),
-        ({"dynamic_tanh": True, "hidden_sizes": []}, "dynamic_tanh takes the place of the DNN: set residual: true and"),
+        ({"dynamic_tanh": True, "hidden_sizes": []}, "dynamic_tanh replaces the DNN: set residual: true and"),
         ({"dynamic_tanh": True, "residual": True, "embedding_size": 300}, r"true and hidden_sizes: \[\]"),
         ({"residual": True, "embedding_size": 500}, "embedding_size is 500, expected word_embedding_size 300"),
     ],

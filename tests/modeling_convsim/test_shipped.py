@@ -21,7 +21,7 @@ def test_the_base_is_that_of_the_clone_unless_the_environment_names_another(monk
 def test_a_missing_base_is_an_error_that_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONVSIM_BASE", raising=False)
     monkeypatch.setattr(shipped, "MODEL_CARDS", tmp_path)
-    with pytest.raises(InputError, match=r"base: the base model is missing; .* let CONVSIM_BASE name a copy"):
+    with pytest.raises(InputError, match=r"base: the base model is missing; .* set CONVSIM_BASE to the folder"):
         shipped.base_model()
 
 

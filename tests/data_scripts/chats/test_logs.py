@@ -364,7 +364,7 @@ def test_an_unclosed_csv_quote_loses_only_its_line(tmp_path, line, reason):
     path.write_text(f"input,response\n{line}\n" + "c,d\n" * 5_000, encoding="utf-8")
     pairs = log(path)
     assert read(pairs) == [Pair("c", "d", None, "c")] * 5_000
-    assert pairs.broken.examples == [f"{path}:2: not CSV ({reason}; a quote opens here that is not closed)"]
+    assert pairs.broken.examples == [f"{path}:2: not CSV ({reason}; the quote that opens here is never closed)"]
 
 
 def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):

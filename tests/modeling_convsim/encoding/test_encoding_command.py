@@ -126,7 +126,7 @@ def test_a_file_of_the_user_stays(folder, tmp_path, capsys, overwrite):
     (tmp_path / "mine.npy").write_bytes(b"notes")
     with pytest.raises(SystemExit):
         run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "texts.parquet", *overwrite)
-    assert "is the file that is read" in capsys.readouterr().err
+    assert "is also the input" in capsys.readouterr().err
     assert parquet.read_table(tmp_path / "texts.parquet") == table
     if overwrite:
         assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "mine.npy", *overwrite) == 0

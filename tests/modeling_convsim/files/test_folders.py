@@ -53,14 +53,14 @@ def test_a_file_of_the_user_s_among_those_of_a_command_is_not_lost(tmp_path, nam
     write(tmp_path / "pairs", "old")
     (tmp_path / "pairs" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "pairs" / name).write_text("years of work")
-    with pytest.raises(InputError, match=f"holds {name}, which the command did not write there; move it away"):
+    with pytest.raises(InputError, match=f"contains {name}, which the command did not write; move it away"):
         write(tmp_path / "pairs", "new")
     assert contents(tmp_path / "pairs") == {**expected("old"), name: "years of work"}
 
 
 def test_a_file_that_comes_while_the_command_runs_is_not_lost(tmp_path):
     write(tmp_path / "pairs", "old")
-    with pytest.raises(InputError, match=r"holds thesis\.tex"), new_folder(tmp_path / "pairs", overwrite=True):
+    with pytest.raises(InputError, match=r"contains thesis\.tex"), new_folder(tmp_path / "pairs", overwrite=True):
         (tmp_path / "pairs" / "thesis.tex").write_text("years of work")
     assert contents(tmp_path / "pairs") == {**expected("old"), "thesis.tex": "years of work"}
 
