@@ -1,4 +1,4 @@
-# Every command works on a machine with nothing but Python: the first one builds the environment in .venv.
+# Every command works on a machine that only has Python: the first command builds the environment in .venv.
 PYTHON ?= python3
 CONSTRAINTS ?= constraints.txt
 VENV := .venv
@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK := $(VENV)/.installed-spark
 .DEFAULT_GOAL := help
-# Modules are compiled when they are first imported: compiling all that is installed takes longer than installing it.
-# Containers often set this variable, with which each process would compile them again.
+# Modules are compiled when they are first imported: compiling all packages takes longer than installing them.
+# Containers often set this variable, but then each process compiles the modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## list the commands
@@ -36,9 +36,9 @@ train: $(INSTALLED)  ## train, evaluate and try a DAN on the sample dataset (min
 runs/quickstart/model: | $(INSTALLED)
 	$(MAKE) train
 
-# The index is rebuilt each time: it belongs to one model's weights, and the model may have been retrained.
+# The index is rebuilt each time: it depends on the model's weights, and the model may have been retrained.
 ifdef FILE
-demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies: of make train's model, or of your chats (FILE=support.csv)
+demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies, with the model of make train or your chats (FILE=support.csv)
 	$(BIN)/python -m trainer.adapt "$(FILE)" $(OPTIONS) -o runs/demo --overwrite
 	$(BIN)/python -m modeling_convsim.suggestion.server runs/demo --open
 else
@@ -47,11 +47,11 @@ demo: runs/quickstart/model
 	$(BIN)/python -m modeling_convsim.suggestion.server runs/quickstart/replies --open
 endif
 
-# Tests wait a fifth of the time, for browsers, servers and other processes: two cores are busy with three at a time.
+# Tests spend a fifth of their time waiting for browsers, servers and other processes: three workers keep two cores busy.
 test: $(INSTALLED) $(SPARK)  ## run the test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-# The versions that pyproject.toml states as the oldest, with the newest versions of what these depend on.
+# The oldest versions that pyproject.toml allows, with the newest versions of their dependencies.
 .venv-min/constraints.txt: pyproject.toml
 	$(PYTHON) -m venv .venv-min
 	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -63,21 +63,21 @@ test-min: .venv-min/constraints.txt  ## run the test suite on the oldest support
 test-new:  ## run the test suite on the newest versions, in .venv-new
 	$(MAKE) test VENV=.venv-new CONSTRAINTS=/dev/null
 
-lint: $(INSTALLED)  ## check style, spelling, types, the directions of imports, and code patterns known as insecure
+lint: $(INSTALLED)  ## check style, spelling, types, the directions of imports, and insecure code patterns
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
-audit: $(INSTALLED)  ## compare the installed packages with the published vulnerabilities (needs the internet)
+audit: $(INSTALLED)  ## check the installed packages for published vulnerabilities (needs the internet)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) pip-audit
 	$(BIN)/pip-audit --strict --skip-editable --local
 
-bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name runs one benchmark)
+bench: $(INSTALLED)  ## compare speed and memory with other libraries (ONLY=name runs one benchmark)
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
-fuzz: $(INSTALLED)  ## give the readers many damaged files and invented texts, other ones each time (minutes)
+fuzz: $(INSTALLED)  ## test the readers with many damaged files and random texts, different each time (minutes)
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -q -x tests/fuzzing --hypothesis-profile=long --timeout=0
 
 # Folders in data/ that exist are not rebuilt; the others are downloaded.
@@ -91,7 +91,7 @@ report: $(INSTALLED)  ## reproduce the tables and figures of both papers on publ
 
 BEST := trainer/presets/best_dan.yaml
 best: $(INSTALLED)  ## train the best small encoder on public data and evaluate it (OPTIONS="--resume true" continues)
-	@echo "Downloads the datasets of $(BEST) to data/, trains in runs/best_dan, and evaluates. Our run took 28 minutes on one core, on fewer data."
+	@echo "Downloads the datasets of $(BEST) to data/, trains in runs/best_dan, and evaluates. Our run took 28 minutes on one core, with less data."
 	$(DOWNLOAD) $(BEST) sts
 	$(LAUNCH) trainer/run.py $(BEST) --sts data/sts $(OPTIONS)
 	@echo "card: runs/best_dan/model/README.md"

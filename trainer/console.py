@@ -12,9 +12,9 @@ class Command(NamedTuple):
     """A command.
 
     Attributes:
-        summary: what it does, for the list of commands.
+        summary: its description in the list of commands.
         module: the module that runs it.
-        extra: the extra of convsim that has all that it needs.
+        extra: the extra of convsim with its dependencies.
         function: the function that runs it.
     """
 
@@ -26,21 +26,21 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "inspect": Command(
-        "show how a chat log is read, and the command that adapts to it", "data_scripts.__main__", "adapt"
+        "show how a chat log is read, and print the command for adapting", "data_scripts.__main__", "adapt"
     ),
     "adapt": Command(
-        "adapt the base to your chats, compare it, and index the replies", "trainer.adapt.__main__", "adapt"
+        "adapt the base model to your chats, evaluate it, and index the replies", "trainer.adapt.__main__", "adapt"
     ),
     "review": Command("rate suggestions for held-out messages", "modeling_convsim.suggestion.review", "suggest"),
     "suggest": Command("suggest replies to messages", "modeling_convsim.suggestion.__main__", "suggest"),
     "serve": Command("serve suggestions as JSON", "modeling_convsim.suggestion.server", "suggest"),
-    "demo": Command("serve them with a page", "modeling_convsim.suggestion.server", "demo", "demo"),
+    "demo": Command("serve a web page with suggestions", "modeling_convsim.suggestion.server", "demo", "demo"),
     "index": Command("index replies without adapting", "modeling_convsim.suggestion.__main__", "suggest", "index"),
     "encode": Command("encode a file of texts", "modeling_convsim.encoding.__main__", "suggest"),
     "train": Command("train a model with the settings of a preset", "trainer.run", "train"),
     "evaluate": Command("evaluate a saved model", "trainer.evaluation.__main__", "train"),
-    "publish": Command("verify a model's folder and upload it to the Hub", "trainer.publish.__main__", "train"),
-    "data": Command("prepare data for the trainer: one command for each kind", "data_scripts.__main__", "train"),
+    "publish": Command("check a model and upload it to the Hub", "trainer.publish.__main__", "train"),
+    "data": Command("prepare training data, one command per source", "data_scripts.__main__", "train"),
 }
 
 
@@ -63,7 +63,7 @@ def main() -> int:
 
 def _run(name: str, words: list[str]) -> int:
     command = COMMANDS[name]
-    sys.argv[:] = [f"convsim {name}", *words]  # where the trainer looks for them
+    sys.argv[:] = [f"convsim {name}", *words]  # the trainer reads it
     run = getattr(import_module(command.module), command.function)
     if name == "inspect":
         return int(run([name, *words], "convsim"))
@@ -75,7 +75,7 @@ def _refuse(name: str) -> NoReturn:
     parser = argparse.ArgumentParser(
         prog="convsim",
         usage="convsim COMMAND ...",
-        description="Sentence encoders trained on conversations. COMMAND --help explains a command.",
+        description="Sentence encoders trained on conversations. COMMAND --help describes a command.",
     )
     parsers = parser.add_subparsers(metavar="COMMAND")
     for command, (summary, *_) in COMMANDS.items():

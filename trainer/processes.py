@@ -1,8 +1,8 @@
-"""The processes of a run: device, precision and threads of each, and what they exchange.
+"""The processes of a run: their device, precision and threads, and the communication between them.
 
-Collectives wait, share what the main process has, and gather negatives and sparse gradients of embedding tables.
+Collectives wait, broadcast values of the main process, and gather negatives and sparse gradients of embedding tables.
 
-A run has one main process (rank 0). The first process of each machine is that of local rank 0.
+A run has one main process (rank 0). The first process of each machine has local rank 0.
 """
 
 import os
@@ -23,10 +23,10 @@ from modeling_convsim.files.errors import InputError
 from trainer.settings import Settings
 
 # How long processes wait for one that works alone: it tokenizes, trains word vectors, evaluates, saves or uploads. A
-# machine that has vanished is noticed after as long. All other collectives have the time-outs of torch, 10 minutes
-# (NCCL) or 30 (gloo).
+# lost machine is noticed after the same time. All other collectives have torch's time-outs, 10 minutes (NCCL) or 30
+# (gloo).
 PATIENCE = timedelta(hours=3)
-IDLE_SECONDS = 0.3  # in which idle cores are counted
+IDLE_SECONDS = 0.3  # for counting idle cores
 
 Value = TypeVar("Value")
 
@@ -74,9 +74,9 @@ def start_accelerator(settings: Settings, resumed_precision: str | None = None) 
 
 
 def _choose_precision(resumed: str | None) -> str:
-    """Return the precision of the resumed run, or that given to `accelerate launch`, or what is fast.
+    """Return the precision of the resumed run, or of `accelerate launch`, or the fastest one.
 
-    That is bfloat16 if the main process's device computes it fast.
+    The fastest one is bfloat16 if the main process's device has instructions for it.
     """
     state = PartialState()
     if resumed := share(resumed):  # other machines may not see the run's folder
@@ -113,7 +113,7 @@ def available_threads() -> int:
 
 
 def _idle_cores() -> float:
-    """The number of cores of the machine that are idle, on average over a moment."""
+    """The average number of idle cores of the machine over `IDLE_SECONDS`."""
     return (psutil.cpu_count() or 1) * (1 - psutil.cpu_percent(IDLE_SECONDS) / 100)
 
 
@@ -133,7 +133,7 @@ def is_first_on_machine() -> bool:
 
 
 def patient_group() -> dist.ProcessGroup:
-    """Return a group of all processes with the time-out `PATIENCE`; on the CPU, whatever the device of the run is.
+    """Return a group of all processes with the time-out `PATIENCE`; it is always on the CPU.
 
     Every process must call this for the first time at the same time. `end_processes` destroys the group.
     """
@@ -178,7 +178,7 @@ def share(value: Value) -> Value:
 
 @torch.no_grad()
 def share_weights(model: nn.Module) -> None:
-    """Replace the weights of a model on the CPU by those of the main process, also those of `exclude_from_ddp`."""
+    """Copy the main process's weights to a model on the CPU, including those of `exclude_from_ddp`."""
     if world_size() > 1:
         for weights in (*model.parameters(), *model.buffers()):
             dist.broadcast(weights.detach(), src=0, group=patient_group())
@@ -215,14 +215,14 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 
 def gather_uneven_rows(rows: Tensor) -> Tensor:
-    """Gather the rows of all processes, as `gather_rows` does, where each process may have another number of them."""
+    """Gather the rows of all processes like `gather_rows`; each process may have a different number of rows."""
     if world_size() == 1:
         return rows
     return _gather_padded(rows, _gather(torch.tensor([len(rows)], device=rows.device)).tolist())
 
 
 def _gather_padded(rows: Tensor, counts: list[int]) -> Tensor:
-    """The rows of all processes, whose numbers are `counts`; each pads its own to the largest number."""
+    """The rows of all processes, which have `counts` rows; each process pads its rows to the largest number."""
     most = max(counts)
     if most == 0:
         return rows

@@ -1,4 +1,4 @@
-"""A run's folder: its settings, results and checkpoints, and how a run begins, resumes and replaces an earlier one."""
+"""A run's folder: its settings, results and checkpoints; starting, resuming and replacing a run."""
 
 import re
 import shutil
@@ -67,8 +67,8 @@ class Run:
 
     Attributes:
         folder: the folder.
-        model: the folder of its model, which is what is published.
-        tokenizer: the folder of a tokenizer that it has trained.
+        model: the folder of its model, which `convsim publish` uploads.
+        tokenizer: the folder of its tokenizer, if the run trained one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,7 +109,7 @@ class Run:
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The checkpoints, the last one last."""
+        """The checkpoints, in the order of their steps."""
         paths = (path for path in self.folder.glob("checkpoint-*") if RUN_ENTRIES.fullmatch(path.name))
         return sorted((path for path in paths if path.is_dir()), key=lambda path: int(path.name.split("-")[1]))
 
@@ -136,10 +136,10 @@ class Run:
 
     @contextmanager
     def opened(self, settings: Settings) -> Iterator[None]:
-        """Check that the folder is a new one, one to resume or one to overwrite, and lock it; nothing is deleted yet.
+        """Check that the folder is new, or can be resumed or overwritten, and lock it; nothing is deleted yet.
 
         Raises:
-            InputError: the folder does not fit what the settings ask for, or another run writes to it.
+            InputError: the folder does not fit the settings, or another run is writing to it.
         """
         self._check(settings)
         is_new = not self.folder.exists()
@@ -158,12 +158,12 @@ class Run:
                     self.folder.rmdir()
 
     def begin(self, settings: Settings, tokenizer: PreTrainedTokenizerFast | None = None) -> None:
-        """Delete what an earlier run left, write `config.yaml` and a new tokenizer; what no run wrote stays.
+        """Delete the files of an earlier run (but no other files), and write `config.yaml` and a new tokenizer.
 
-        Call it in `opened`, when data and settings are known to be right.
+        Call it in `opened`, after data and settings were checked.
 
         Raises:
-            InputError: the folder has changed and does not fit any more, or cannot be written.
+            InputError: the folder has changed and does not fit the settings, or cannot be written.
         """
         self._check(settings)  # it may have changed meanwhile
         self.delete()
@@ -190,20 +190,20 @@ class Run:
             raise InputError(f"resume: settings differ from those of the interrupted run ({differences}): use the same")
 
     def check_replaceable(self, overwrite: bool, option: str = "output_dir", remedy: str = RESUME_OR_REPLACE) -> None:
-        """Check that the folder is new, empty or that of a run without results, or, with `overwrite`, that of any run.
+        """Check that the folder is new or empty, or has a run without results, or, with `overwrite`, any run.
 
         Args:
-            overwrite: whether what an earlier run wrote may be deleted.
+            overwrite: whether the files of an earlier run may be deleted.
             option: the option that names the folder, for the messages.
             remedy: what to do about an earlier run, for the messages.
 
         Raises:
-            InputError: the folder holds something else.
+            InputError: the folder contains something else.
         """
         folder = self.folder
         if not folder.is_dir() or all(path.name == LOCK for path in folder.iterdir()):
             return
-        # A run that failed before its first checkpoint holds nothing worth keeping.
+        # A run that failed before its first checkpoint has nothing worth keeping.
         is_unfinished = has_record(folder, KIND) and not (
             self.checkpoints or self.model.exists() or (folder / RESULTS).exists()
         )
@@ -216,7 +216,7 @@ class Run:
             )
 
     def delete(self) -> None:
-        """Delete what an earlier run wrote to the folder, if it has the record of one."""
+        """Delete the files of an earlier run, if the folder has the record of a run."""
         if not has_record(self.folder, KIND):
             return
         for path in self.folder.iterdir():

@@ -278,8 +278,8 @@ class Settings:
     trackers: list[str] = option(["tensorboard"], "experiment trackers supported by Accelerate, or none")
     mixed_precision: Literal["auto", "no", "bf16"] = option(
         "auto",
-        "no, bf16 or auto: the precision of `accelerate launch` if it sets one, otherwise bf16 on a device with "
-        "bfloat16 instructions; a resumed run keeps its precision",
+        "no, bf16 or auto: the precision of `accelerate launch`, but bf16 instead of no on a device with bfloat16 "
+        "instructions; a resumed run keeps its precision",
     )
     half_precision: bool = option(
         False, "save the finished model in half precision, which halves its size; it is loaded as float32"
