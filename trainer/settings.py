@@ -416,7 +416,7 @@ def _validate_adaptation(settings: Settings) -> None:
         raise InputError("adapt does not average weights: drop average_from")
     _refuse(settings, ("epochs",), "adapt, which derives the number of steps from the number of pairs")
     _refuse(settings, ("best_metric",), "adapt, which selects models by mean reciprocal rank")
-    _refuse(settings, ("resume",), "adapt, which writes no checkpoints: start the run again")
+    _refuse(settings, ("resume",), "adapt, which writes no checkpoints")
 
 
 def _refuse_ineffective_options(settings: Settings) -> None:

@@ -109,7 +109,7 @@ def test_a_stopped_adaptation_starts_again_and_has_the_same_result(base, adapted
     expected = run("whole")
     with pytest.raises(KeyError):
         run("killed", last=7)
-    with pytest.raises(InputError, match="resume has no effect with adapt, which writes no checkpoints: start the run"):
+    with pytest.raises(InputError, match="resume has no effect with adapt, which writes no checkpoints: drop it"):
         run("killed", "--resume", "true")
     part, again = expected.results["adaptation"], run("killed").results["adaptation"]
     assert again == part and part["measured_by"] == "dev" == expected.measured_by
