@@ -1,9 +1,9 @@
-"""Write the papers' tables and figures, our results beside the published ones: README.md, report.json and plots.
+"""Reproduce the tables and figures of the papers, with our results next to the published ones.
 
 python -m trainer.report --plan PLAN.yaml -o report/
 
-trains the runs of the plan that are not finished. Scores come from their results.json; missing scores are measured and
-cached in the report's folder.
+trains the unfinished runs of the plan, then writes README.md, report.json and plots. Scores come from the results.json
+of each run; missing scores are measured and cached in the report's folder.
 """
 
 import sys
@@ -35,35 +35,35 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m trainer.report", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the report's folder")
+    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="folder for the report")
     parser.add_argument(
         "--plan", type=Path, required=True, metavar="FILE", help="YAML file of runs, such as trainer/report/small.yaml"
     )
     parser.add_argument(
-        "--jobs", type=whole_number(1), default=1, metavar="N", help="runs that train at a time (default: %(default)s)"
+        "--jobs", type=whole_number(1), default=1, metavar="N", help="runs to train in parallel (default: %(default)s)"
     )
     parser.add_argument(
         "--data",
         type=Path,
         default=DATA,
         metavar="FOLDER",
-        help=f"folder of {', '.join(DATASETS)}, as `convsim data` writes them; tables of a missing dataset "
-        "are left out (default: %(default)s)",
+        help=f"folder with the datasets {', '.join(DATASETS)}, as written by `convsim data`; tables of missing "
+        "datasets are left out (default: %(default)s)",
     )
     parser.add_argument("--pairs", metavar="FOLDER", help="folder of conversation pairs (default: reddit in --data)")
     return parser
 
 
 def report(args: Namespace) -> int:
-    """Write the report; the exit code is 0, or 1 where a run of the plan failed.
+    """Write the report; the exit code is 0, or 1 if a run of the plan failed.
 
     Raises:
-        InputError: a mistake in the options, the plan or the runs.
+        InputError: an error in the options, the plan or the runs.
     """
     from trainer.report.plan import read_plan, run_plan  # imports torch, which takes seconds
 
     if args.data != DATA and not args.data.is_dir():
-        raise InputError(f"--data {args.data}: there is no such folder, so nothing could be measured")
+        raise InputError(f"--data {args.data}: folder not found; expected a folder of evaluation datasets")
     check_own_text(args.output / "README.md", f"# {TITLE}\n")
     plan = read_plan(args.plan)
     failures = run_plan(plan, args.jobs)
@@ -71,7 +71,7 @@ def report(args: Namespace) -> int:
     if args.pairs or (args.data / "reddit").is_dir():
         sources["pairs"] = args.pairs or str(args.data / "reddit")
     write_report(args.output, [run for run in plan if run.name not in failures], failures, sources)
-    print(f"report in {args.output / 'README.md'}")
+    print(f"wrote {args.output / 'README.md'}")
     return int(bool(failures))
 
 
@@ -87,7 +87,7 @@ def write_report(output: Path, runs: list["PlannedRun"], failures: dict[str, str
     Raises:
         InputError: a run or a dataset cannot be read.
     """
-    # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
+    # Imported here because they take seconds, which would delay `--help` and error messages.
     from trainer.data.datasets import load_evaluation_data
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
@@ -113,9 +113,9 @@ def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str
     """Write the training rows, steps and seconds of each run, and the runs that failed."""
     page.heading(2, "The runs")
     page.text(
-        "All results below are from these runs, except published results, which are marked as the paper's. Rows with "
-        "an evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is "
-        "the number of the remaining rows."
+        'All results below come from these runs, except the published results, which are marked "the paper". Rows '
+        "that contain an evaluation sentence are removed from the training data: `removed` is the number of these "
+        "rows, `training rows` the number of remaining rows."
     )
     varied = [system for study in measurements.studies.values() for _, system in study]
     rows: list[list[Any]] = []
@@ -126,7 +126,7 @@ def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str
         values.append({"run": system.name, "system": system.label, "removed": removed, **run})
         counts = run.get("rows") or ({"sentences": run["sentences"]} if "sentences" in run else {})
         trained = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        length = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
+        length = f"epochs: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
         seconds = run.get("total_seconds", run.get("seconds"))
         total = round(seconds) if seconds else None
         rows.append([system.name, system.label, trained, removed, length, run.get("pairs"), total])
@@ -136,7 +136,7 @@ def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
+    """Run the command; the exit code is 0, 1 if a run failed, 2 after a user error, or 128 + signal."""
     return run_stoppable(lambda: report(build_parser().parse_args(argv)))
 
 

@@ -27,18 +27,18 @@ HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
 
 
 class Measurements:
-    """The systems of a report, and what is measured of them. Item scores are named by the system's `name`.
+    """The systems of a report and their measured scores.
 
     Args:
         data: the evaluation datasets; measurements on a missing dataset are skipped.
         sources: name of each dataset -> the trainer's option for it. Scores that a run has measured on the same source
             are not measured again.
         folder: caches the measurements for the next report.
-        systems: the systems, and those of which the plan varies a setting.
+        systems: all systems, including those in which the plan varies a setting.
 
     Attributes:
-        systems: the systems that stand for themselves.
-        studies: varied setting -> its value in each run, with the system.
+        systems: the systems without a varied setting.
+        studies: varied setting -> (value, system) of each run.
     """
 
     def __init__(

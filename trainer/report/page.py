@@ -17,14 +17,14 @@ class Page:
     """Headings, paragraphs, tables and plots in order.
 
     Attributes:
-        values: what the tables show, by the table's name; report.json.
+        values: table name -> the values in the table; saved as report.json.
     """
 
     def __init__(self, folder: Path) -> None:
         """Create the folder.
 
         Raises:
-            InputError: it cannot be created.
+            InputError: the folder cannot be created.
         """
         self.folder = folder
         self.values: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The plan of a report: a YAML file of the runs that it compares, which are trained where they are not finished."""
+"""The plan of a report: a YAML file that lists the runs to compare. Unfinished runs are trained."""
 
 import json
 import os
@@ -31,7 +31,7 @@ KINDS = ("train", "embed")
 POLL_SECONDS = 0.1
 # Keys of a run beside its kind, with the type of their values.
 KEYS: dict[str, type] = {"label": str, "role": str, "options": dict, "vary": dict, "needs": list}
-YAML_NAMES: dict[type, str] = {str: "text", dict: "mapping", list: "list"}
+YAML_NAMES: dict[type, str] = {str: "string", dict: "mapping", list: "list"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,10 @@ class PlannedRun:
         label: its name in tables.
         role: one of `ROLES`.
         folder: the run's folder.
-        command: Python's settings that train or resume it; empty if it is finished.
-        needs: names of the runs that it uses.
-        method: how word2vec trained it; "" for other runs.
-        varied: the setting that the plan varies, and its value here; None in runs that stand for themselves.
+        command: arguments for Python that train or resume the run; empty if it is finished.
+        needs: names of the runs that it depends on.
+        method: the training method of word2vec; "" for other runs.
+        varied: the setting that the plan varies and its value in this run; None if there is none.
     """
 
     name: str
@@ -67,20 +67,20 @@ class PlannedRun:
 def read_plan(path: Path) -> list[PlannedRun]:
     """Read a plan.
 
-    The file has `folder`, where the runs go, and `runs`: NAME -> `train: PRESET` or `embed: METHOD` of
-    `trainer.report.word2vec`; `label` and `role`, its name in tables and one of `ROLES`; `options` of that command;
-    `needs`, the names of the runs that it uses. With `vary: {SETTING: [VALUE, …]}` it stands for one run of each value.
-    In options, {folder} stands for `folder`.
+    `folder` is the folder for the runs, `runs` maps the name of each run to a mapping: `train: PRESET`, or `embed:
+    METHOD` for `trainer.report.word2vec`; `label`, its name in tables; `role`, one of `ROLES`; `options` of the
+    command, in which {folder} stands for `folder`; `needs`, the names of the runs that it depends on.
+    `vary: {SETTING: [VALUE, …]}`, in place of `label` and `role`, defines a run for each value.
 
     Raises:
-        InputError: the file has another form, or a folder holds a run with other settings.
+        InputError: the file is not a valid plan, or a folder contains a run with different settings.
     """
     try:
         plan = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, *YAML_ERRORS) as error:
         raise InputError(f"{path}: not readable as YAML ({error})") from error
     if not isinstance(plan, dict) or not plan.get("folder") or not isinstance(plan.get("runs"), dict):
-        raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names")
+        raise InputError(f"{path}: expected the keys `folder` and `runs`, which maps names to runs")
     folder, entries = Path(str(plan["folder"])), {str(name): entry for name, entry in plan["runs"].items()}
     runs: list[PlannedRun] = []
     for name, entry in entries.items():
@@ -104,13 +104,13 @@ def _check_entry(entry: Any, entries: Mapping[str, Any]) -> None:
         if not isinstance(entry.get(key, form()), form):
             raise InputError(f"expected {key} to be a {YAML_NAMES[form]}")
     if "vary" not in entry and ("label" not in entry or entry.get("role") not in ROLES):
-        raise InputError(f"expected a label, and a role: one of {', '.join(ROLES)}")
+        raise InputError(f"expected a label and a role, one of {', '.join(ROLES)}")
     varied = entry.get("vary", {"": [0]})
     if len(varied) != 1 or not all(isinstance(values, list) and values for values in varied.values()):
-        raise InputError("expected vary to name one setting and a list of its values")
+        raise InputError("expected vary to map one setting to a list of its values")
     known = {name for name, other in entries.items() if isinstance(other, dict) and "vary" not in other}
     if unknown := set(entry.get("needs", [])) - known:
-        raise InputError(f"needs {', '.join(sorted(unknown))}, which the plan does not have")
+        raise InputError(f"needs {', '.join(sorted(unknown))}, which is not in the plan")
 
 
 def _runs_of_entry(name: str, entry: Mapping[str, Any], folder: Path) -> list[PlannedRun]:
@@ -146,7 +146,7 @@ def _training_command(preset: str, options: Mapping[str, Any], folder: Path) -> 
     """The command that trains a run, or resumes it from its checkpoint; empty if it is finished.
 
     Raises:
-        InputError: the trainer would refuse the options, or the folder holds a run with other settings.
+        InputError: the trainer would refuse the options, or the folder contains a run with different settings.
     """
     from trainer.training.model import max_tokens  # imports torch, which takes seconds
 
@@ -154,7 +154,7 @@ def _training_command(preset: str, options: Mapping[str, Any], folder: Path) -> 
     settings, run = parse_settings([preset, *argv]), Run(folder)
     can_resume = (folder / CONFIG).is_file() and bool(run.checkpoints)
     if can_resume or run.is_finished:
-        # A setting that is newer than the existing run had its default there. The folder may have been moved.
+        # If a setting did not exist when the run was trained, it had its default. The folder may have been moved.
         before = {**asdict(type(settings)()), **run.settings}
         now = {key: value for key, value in asdict(settings).items() if key not in (*MAY_CHANGE, "output_dir")}
         if now["max_tokens"] is None:  # a run records what its encoder reads
@@ -165,10 +165,10 @@ def _training_command(preset: str, options: Mapping[str, Any], folder: Path) -> 
 
 
 def _embeddings_command(method: str, options: Mapping[str, Any], folder: Path) -> list[str]:
-    """The command that trains word vectors; empty if they are there.
+    """The command that trains word vectors; empty if they exist.
 
     Raises:
-        InputError: the command would refuse the options, or the folder holds a run with other settings.
+        InputError: the command would refuse the options, or the folder contains a run with different settings.
     """
     argv = [str(method), *_format_options({**options, "output_dir": str(folder)})]
     now = word2vec.settings_of(word2vec.build_parser().parse_args(argv))
@@ -181,7 +181,7 @@ def _embeddings_command(method: str, options: Mapping[str, Any], folder: Path) -
 def _check_settings(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     changed = [f"{key} was {before.get(key)}, is {value}" for key, value in now.items() if before.get(key) != value]
     if changed:
-        raise InputError(f"{folder} holds a run with other settings ({'; '.join(changed)}): delete it")
+        raise InputError(f"{folder} contains a run with different settings ({'; '.join(changed)}); delete the folder")
 
 
 def _format_options(settings: Mapping[str, Any]) -> list[str]:
@@ -194,13 +194,13 @@ def _format_options(settings: Mapping[str, Any]) -> list[str]:
 
 
 def run_plan(runs: Iterable[PlannedRun], at_a_time: int) -> dict[str, str]:
-    """Train the unfinished runs in their order, as far as their needs allow, and show what ended.
+    """Train the unfinished runs in order, after the runs that they need, and print each run that ends.
 
-    The output of a run is in NAME.log beside its folder. An exception terminates all runs.
+    The output of a run is in NAME.log, next to its folder. An exception terminates all runs.
 
     Args:
         runs: the runs; a need that is finished or not among them counts as met.
-        at_a_time: how many run side by side; they divide the threads among them.
+        at_a_time: number of runs in parallel; they share the threads equally.
 
     Returns:
         Name -> error message of each run that failed or could not start.
@@ -216,7 +216,7 @@ def run_plan(runs: Iterable[PlannedRun], at_a_time: int) -> dict[str, str]:
             while ready and len(running) < at_a_time:
                 job = by_name[ready.pop(0)]
                 if failed := [need for need in job.needs if need in failures]:
-                    failures[job.name] = f"not run: {', '.join(failed)} failed"
+                    failures[job.name] = f"skipped, because {', '.join(failed)} failed"
                     order.done(job.name)
                     bar.update()
                 else:

@@ -1,4 +1,4 @@
-"""The tables of Siamese CBOW (Kenter et al., 2016): our systems beside the published rows."""
+"""The tables of Siamese CBOW (Kenter et al., 2016): our systems next to the published rows."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def write_siamese(page: Page, measurements: Measurements, published: Any) -> Non
     known = [f"{year} {name}" for year, names in published["table1"]["sets"].items() for name in names]
     sets = [key for key in known if key in measurements.sts_gold()]
     if missing := [key for key in known if key not in sets]:
-        page.text(f"{len(sets)} of the paper's {len(known)} datasets; missing: {', '.join(missing)}.")
+        page.text(f"Results cover {len(sets)} of the paper's {len(known)} datasets; missing: {', '.join(missing)}.")
     systems = measurements.systems
     averages = [system for system in systems if system.role == NEIGHBORS]
     averages += [system for system in systems if system.role == WORDS]
@@ -70,21 +70,21 @@ def _table1(
     page: Page, measurements: Measurements, averages: Sequence[System], encoders: Sequence[System],
     correlations: Mapping[str, Correlations],
 ) -> None:  # fmt: skip
-    """A table for each collection of training texts, and one for encoders of conversations."""
+    """A table for each collection of training texts, and one for encoders trained on conversations."""
     page.heading(3, "Table 1: the SemEval datasets")
     page.text(
-        "Pearson's r (Spearman's) of the cosine with the gold scores. No system is trained on these datasets. The "
-        "best Pearson's r of a row is bold."
+        "Pearson's r (Spearman's ρ in parentheses) of the cosine with the gold scores. No system is trained on these "
+        "datasets. The best Pearson's r in each row is bold."
     )
     page.values["siamese_table1"] = []
     references = [system for system in averages if system.method == "cbow"]
     for sources in dict.fromkeys(system.sources for system in averages):
         group = [system for system in averages if system.sources == sources]
-        page.text(f"**From the same texts: {sources}**")
+        page.text(f"**Word vectors trained on: {sources}**")
         reference = next((system for system in references if system.sources == sources), None)
         _set_table(page, measurements, group, reference, correlations)
     if encoders:
-        page.text("**Encoders of conversations**")
+        page.text("**Encoders trained on conversations**")
         _set_table(page, measurements, encoders, next(iter(references), None), correlations)
 
 
@@ -102,8 +102,8 @@ def _set_table(
     sets = list(correlations[systems[0].name])
     if reference:
         page.text(
-            f"{DAGGER}: the scores differ from those of `{reference.name}` by Wilcoxon's signed-rank test, "
-            f"p < {SIGNIFICANT:g}."
+            f"{DAGGER}: the scores differ significantly from those of `{reference.name}` (Wilcoxon's signed-rank test, "
+            f"p < {SIGNIFICANT:g})."
         )
         theirs = measurements.sts_scores(reference.name)
         for system in (system for system in systems if system is not reference):
@@ -151,7 +151,7 @@ def _published_table1(
     page: Page, systems: Sequence[System], correlations: Mapping[str, Correlations], sets: Sequence[str],
     published: Any,
 ) -> None:  # fmt: skip
-    """Pearson's r of the published systems, each beside our first one from the first collection of texts."""
+    """Pearson's r of the published systems, each next to our first one from the first collection of texts."""
     table1, table2 = published["table1"], published["table2"]
     ours: dict[str | None, System] = {}
     for system in (system for system in systems if system.sources == systems[0].sources):
@@ -166,21 +166,21 @@ def _published_table1(
         table2["sets"].get(year, {}).get(each, {}).get("pearson", [None])[0] for year, each in keys
     ]
     page.text(
-        "Pearson's r beside the published results, which are from 74 million sentences. Skip-thought and FastSent have "
-        "published results only. The published results of 2015 look as if blank gold lines had shifted the lines after "
-        "them."
+        "Our Pearson's r next to the published results; the paper trains on 74 million sentences. For skip-thought and "
+        "FastSent, there are only published results. The published results for 2015 look as if blank lines in the gold "
+        "files had shifted the scores after them."
     )
     rows: list[list[Cell]] = [[key, *values] for key, *values in zip(sets, *columns.values(), strict=True)]
     page.table("siamese_published", ["dataset", *columns], rows, columns)
 
 
 def _times(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
-    page.heading(3, "Table 3: time")
+    page.heading(3, "Table 3: encoding time")
     sets = [rows for names in measurements.data["sts"].values() for rows in names.values()]
     pairs = [pair for rows in sets for pair in zip(rows["sentence1"], rows["sentence2"], strict=True)]
     page.text(
-        f"Seconds for {len(pairs):,} pairs (all scored pairs in the data), one pair at a time, without loading. The "
-        f"paper's times are for {published['pairs']:,} pairs on another machine."
+        f"Time to encode and compare {len(pairs):,} pairs (all scored pairs in the data), one pair at a time, without "
+        f"loading the model. The paper's times are for {published['pairs']:,} pairs on another machine."
     )
     rows: list[list[Cell]] = [
         [f"the paper: {name}", "", f"{values[0]:.1f}", f"{1000 * values[1]:.1f}"]
@@ -203,7 +203,7 @@ def _times(page: Page, measurements: Measurements, systems: Sequence[System], pu
         seconds = measurements.cached(system, "seconds_one_by_one", partial(measure, system))
         values[system.name] = seconds
         rows.append([system.label, system.name, f"{seconds:.1f}", f"{1000 * seconds / len(pairs):.2f}"])
-    page.table("siamese_table3", ["system", "run", "all pairs, s", "one pair, ms"], rows, values)
+    page.table("siamese_table3", ["system", "run", "all pairs (s)", "one pair (ms)"], rows, values)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def write_curves(page: Page, systems: Sequence[System], sets: Sequence[str]) -> 
         key: [row["dev"]["sts"][year][name]["pearson"] for row in points]
         for key, (year, name) in ((key, key.split()) for key in sets)
     }
-    page.heading(3, f"Figure 2: during training, `{system.name}`")
+    page.heading(3, f"Figure 2: Pearson's r during training, `{system.name}`")
     page.values["figure2"] = {"run": system.name, "seen": seen, "curves": curves}
     figure = Figure(figsize=(8, 5), layout="constrained")
     panel = figure.subplots()
@@ -254,17 +254,17 @@ def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Ma
     panel.set_ylabel("Pearson's r")
     panel.grid(axis="x", linewidth=0.3)
     panel.legend(title=title, fontsize=7)
-    page.plot(name, figure, f"Pearson's r on each dataset by the number of {title}")
+    page.plot(name, figure, f"Pearson's r on each dataset by number of {title}")
     rows: list[list[Cell]] = [[value, float(np.mean(list(scores.values())))] for value, scores in pearson.items()]
-    page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
+    page.table(name, [title, "mean Pearson's r over the datasets"], rows, pearson)
 
 
 def write_learning_rates(page: Page, study: Sequence[tuple[str, System]]) -> None:
     """A table of the training loss by learning rate."""
     page.heading(3, "The learning rate")
     page.text(
-        "The paper chose its learning rate, 0.0001, by the loss on the training data (section 3.4), and so does "
-        "this table; its loss is the mean of the last tenth of an epoch. With fewer sentences, a higher rate is needed."
+        "The paper selects its learning rate, 0.0001, by the training loss (section 3.4), and so do we. The table "
+        "shows the mean loss over the last tenth of training. With fewer sentences, a higher learning rate is needed."
     )
     rows: list[list[Cell]] = []
     values = {}
@@ -287,9 +287,9 @@ def write_word_norms(page: Page, measurements: Measurements, systems: Sequence[S
     system = next((each for each in systems if each.role == NEIGHBORS), None)
     if system is None:
         return
-    page.heading(3, "Section 4.4: norms of words")
+    page.heading(3, "Section 4.4: word norms")
     norms = measurements.cached(system, "norms_of_words", lambda: _measure_norms(measurements.encoder(system)))
-    page.text(f"Of the {COMMON_WORDS:,} most frequent words, `{system.name}`:")
+    page.text(f"Words with the smallest and largest norms among the {COMMON_WORDS:,} most frequent, `{system.name}`:")
     rows: list[list[Cell]] = [
         [kind, ", ".join(norms[kind]), ", ".join(published[f"{kind}_norms"])] for kind in ("smallest", "largest")
     ]

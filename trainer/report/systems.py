@@ -51,7 +51,7 @@ def open_system(run: PlannedRun) -> System:
     """The system in a run's folder.
 
     Raises:
-        InputError: the folder holds no finished run, or a line of its metrics.jsonl is damaged.
+        InputError: the folder does not contain a finished run, or a line of its metrics.jsonl is damaged.
     """
     finished, metrics = Run(run.folder), run.folder / METRICS
     finished.check_finished()

@@ -1,8 +1,8 @@
-"""Train the papers' baseline, word2vec, with gensim on the texts of training datasets.
+"""Train word2vec, the baseline of the papers, with gensim on the texts of training datasets.
 
 The settings are those of Siamese CBOW (Kenter et al., 2016, section 3.2) with gensim's epochs and learning rate.
-FOLDER has the layout of a run: model/, an encoder that represents a text by the mean of its known words' vectors;
-config.yaml; results.json. Rows with a sentence of an evaluation dataset are removed, as in every run. The tokenizer
+FOLDER has the layout of a run: config.yaml, results.json and model/, an encoder that averages the vectors of the known
+words of a text. Rows that contain a sentence of an evaluation dataset are removed, as in every run. The tokenizer
 truncates the texts.
 
 Example: python -m trainer.report.word2vec skip_gram --documents data/books --tokenizer runs/siamese_cbow/model \\
@@ -37,26 +37,26 @@ MAX_WORDS = 10_000  # of a text, gensim's limit
 
 
 def build_parser() -> ArgumentParser:
-    """The command line, whose options are named as the trainer's."""
+    """The command line; its options have the same names as the trainer's."""
     parser = ArgumentParser(
         prog="python -m trainer.report.word2vec", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("method", choices=METHODS, metavar="METHOD", help=", ".join(METHODS))
-    parser.add_argument("--output_dir", type=disk_path, required=True, metavar="FOLDER", help="the new run's folder")
+    parser.add_argument("--output_dir", type=disk_path, required=True, metavar="FOLDER", help="folder for the new run")
     parser.add_argument("--documents", nargs="+", required=True, metavar="SOURCE", help="folders or Hub ids of texts")
     parser.add_argument("--tokenizer", required=True, metavar="FOLDER", help="folder of a model, or its Hub id")
     for name in ("stsb", "cqa", "sts"):
         parser.add_argument(f"--{name}", metavar="SOURCE", help="evaluation dataset (default: none)")
     for option, low, default, explanation in (
-        ("--min_count", 1, 5, "fewest occurrences of a word that has a vector"),
-        ("--size", 1, 300, "dimensions of a vector"),
-        ("--epochs", 1, 5, "passes over the texts"),
-        ("--seed", 0, 0, "seed of the random numbers"),
+        ("--min_count", 1, 5, "minimum count of a word to get a vector"),
+        ("--size", 1, 300, "embedding dimension"),
+        ("--epochs", 1, 5, "training epochs"),
+        ("--seed", 0, 0, "random seed"),
     ):
         kind, text = whole_number(low, 2**32 - 1), f"{explanation} (default: %(default)s)"
         parser.add_argument(option, type=kind, default=default, metavar="N", help=text)
     parser.add_argument("--cache_dir", type=Path, default=Path("runs/cache"), metavar="FOLDER",
-                        help="folder where runs share token ids (default: %(default)s)")  # fmt: skip
+                        help="cache of token ids, shared between runs (default: %(default)s)")  # fmt: skip
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The tables of Yang et al. (2018): our systems beside the published rows."""
+"""The tables of Yang et al. (2018): our systems next to the published rows."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -50,8 +50,8 @@ def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]
 def _response_prediction(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 1: response prediction")
     page.text(
-        "The true response is ranked among 100 candidates. Our rows share held-out inputs and candidates and have "
-        "95 % bootstrap intervals; the paper's rows are on other conversations."
+        "The true response is ranked among 100 candidates. Our systems rank the same candidates for the same held-out "
+        "inputs; brackets are 95% bootstrap intervals. The paper evaluated on other conversations."
     )
     columns = ("p_at_1", "p_at_3", "p_at_10")
     scored = [
@@ -72,8 +72,8 @@ def _response_prediction(page: Page, measurements: Measurements, published: Any)
 def _snli(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 2: SNLI")
     page.text(
-        "Accuracy on test. The paper trains on all of SNLI; the table shows how many pairs we train on.",
-        "Training on SNLI alone corresponds to footnote 6.",
+        "Test accuracy. The paper trains on all of SNLI; the last column is the number of pairs that we train on.",
+        "Training on SNLI alone corresponds to footnote 6 of the paper.",
     )
     rows = _published_rows(published, lambda values: [values[0] / 100, ""])
     values = []
@@ -88,8 +88,8 @@ def _snli(page: Page, measurements: Measurements, published: Any) -> None:
 def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Tables 3 and 4: the STS Benchmark")
     page.text(
-        "Pearson's r with its 95 % bootstrap interval / Spearman's. The untuned score is -arccos(cos); the tuned score "
-        "is the same after one matrix, which is trained on STS-B's train split with early stopping on dev."
+        "Pearson's r with its 95% bootstrap interval / Spearman's ρ. The score is -arccos(cos). For tuned scores, the "
+        "embeddings are multiplied by a matrix that is trained on STS-B's train split, with early stopping on dev."
     )
     rows: list[list[Cell]] = []
     for part in ("rows", "neural", "mixed"):
@@ -107,7 +107,7 @@ def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
         rows.append([*label, *(_correlations(value[split]["all"]) for split in ("dev", "test"))])
         genre_rows.append([*label, *(_correlations(value["test"].get(genre)) for genre in GENRES)])
     page.table("table3", ["system", "run", "dev", "test"], rows, values)
-    page.text("Results by genre on test; report.json also has dev.")
+    page.text("Test results by genre; report.json also has the dev results.")
     page.table("table4", ["system", "run", *GENRES], genre_rows)
 
 
@@ -116,8 +116,8 @@ def _correlations(scores: Any) -> str:
 
 
 def _examples(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
-    page.heading(3, "Table 5: four pairs")
-    page.text("-arccos(cos), from 0 to -pi, of the sentences in the paper's table 5.")
+    page.heading(3, "Table 5: example pairs")
+    page.text("The score -arccos(cos), between -pi and 0, of the sentence pairs in the paper's table 5.")
     pairs = published["rows"]
     first, second = ([pair[side] for pair in pairs] for side in ("sentence1", "sentence2"))
 
@@ -135,8 +135,8 @@ def _examples(page: Page, measurements: Measurements, systems: Sequence[System],
 def _cqa(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 6: community question answering")
     page.text(
-        "MAP on SemEval CQA, subtask B. The published MAP of the search engine's order is 41.85 on test 2017 and 71.35 "
-        "on dev of 2016, which checks the scorer."
+        "MAP on SemEval CQA, subtask B. To check our scorer, compare the last row with the published MAP of the search "
+        "engine's order: 41.85 on test 2017 and 71.35 on dev 2016."
     )
     rows = _published_rows(published, lambda values: ["", values[0] / 100])
     scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in measurements.systems]
@@ -179,19 +179,19 @@ def write_scatter(page: Page, measurements: Measurements, systems: Sequence[Syst
         panel.set_ylabel("predicted")
     for panel in panels[len(systems) :]:
         panel.axis("off")
-    page.plot("figure7", figure, "STS-B test: 5 (1 - arccos(cos) / pi) against the gold score, with density")
+    page.plot("figure7", figure, "STS-B test: predicted score, 5 (1 - arccos(cos) / pi), against gold score")
 
 
 def write_snli_shares(
     page: Page, measurements: Measurements, study: Sequence[tuple[str, System]], published: Any
 ) -> None:
     """Figure 8: STS-B against the share of SNLI that the model was trained on."""
-    page.heading(3, "Figure 8: the share of SNLI")
+    page.heading(3, "Figure 8: effect of the share of SNLI")
     page.text(
-        f"The encoder (`{study[0][1].settings['model_type']}`) is trained on shares of the available SNLI training "
-        "pairs for the same number of steps.",
-        f"In the paper, captions reach {published['captions_at_10']} with 10 % and are flat from "
-        f"{published['flat_from']} %.",
+        f"Each run trains the encoder (`{study[0][1].settings['model_type']}`) for the same number of steps on a share "
+        "of the available SNLI training pairs.",
+        f"In the paper, r on captions is around {published['captions_at_10']} with 10% of SNLI; the curves flatten "
+        f"after {published['flat_from']}%.",
     )
     values: list[dict[str, Any]] = []
     for share, system in sorted(((float(value), system) for value, system in study), key=itemgetter(0)):

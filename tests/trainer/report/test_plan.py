@@ -111,7 +111,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
 
 def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_path: Path) -> None:
     finish(tmp_path / "runs/dan", read(tmp_path, dan=DAN))
-    with pytest.raises(InputError, match=r"plan\.yaml: dan: .*other settings \(max_steps was 1000, is 7\): delete it"):
+    with pytest.raises(InputError, match=r"dan: .*different settings \(max_steps was 1000, is 7\); delete the folder"):
         read(tmp_path, dan={**DAN, "options": {"max_steps": 7}})
     # Settings without effect on the model may differ.
     assert not unfinished(read(tmp_path, dan={**DAN, "options": {"log_every": 7}}))
@@ -136,7 +136,7 @@ def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Pa
         config.write_text(config.read_text().replace("max_tokens: null", "max_tokens: 64"))
     assert not unfinished(read(tmp_path, **runs))
     first["options"]["max_tokens"] = 32
-    with pytest.raises(InputError, match=r"other settings \(max_tokens was 64, is 32\): delete it"):
+    with pytest.raises(InputError, match=r"different settings \(max_tokens was 64, is 32\); delete the folder"):
         read(tmp_path, **runs)
 
 
@@ -162,7 +162,7 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
         ({"options": {**entry["options"], "min_count": 3}}, "min_count was 4, is 3"),
     ):
         with pytest.raises(
-            InputError, match=re.escape(f"vectors: {folder} holds a run with other settings ({message})")
+            InputError, match=re.escape(f"vectors: {folder} contains a run with different settings ({message})")
         ):
             read(tmp_path, vectors=entry | changed)
 
@@ -171,14 +171,14 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
     ("text", "message"),
     [
         ("folder: [runs", "plan.yaml: not readable as YAML (while parsing a flow sequence"),
-        ("folder: runs", "plan.yaml: expected `folder` and `runs`, a mapping of names"),
+        ("folder: runs", "plan.yaml: expected the keys `folder` and `runs`, which maps names to runs"),
         ("{folder: runs, runs: {a: }}", "plan.yaml: a: expected one of train, embed"),
         ("{folder: runs, runs: {a: {train: small, embed: cbow}}}", "a: expected one of train, embed"),
         ("{folder: runs, runs: {a: {train: small, options: [x]}}}", "plan.yaml: a: expected options to be a mapping"),
         ("{folder: runs, runs: {a: {train: small, needs: b}, b: {train: small}}}", "a: expected needs to be a list"),
-        ("{folder: runs, runs: {a: {train: small}}}", "a: expected a label, and a role: one of conversations, "),
+        ("{folder: runs, runs: {a: {train: small}}}", "a: expected a label and a role, one of conversations, "),
         ("{folder: runs, runs: {a: {train: small, label: x, role: SNLI, needs: [b]}}}",
-         "a: needs b, which the plan does not have"),
+         "a: needs b, which is not in the plan"),
         ("{folder: runs, runs: {a: &a {train: small, label: x, role: SNLI, needs: [b]}, b: {<<: *a, needs: [a]}}}",
          "plan.yaml: these runs need each other: "),
         ("{folder: runs, runs: {a: {train: unknown, label: x, role: SNLI}}}",
@@ -186,7 +186,7 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
         ("{folder: runs, runs: {a: {train: small, label: x, role: SNLI, options: {max_step: 3}}}}",
          "plan.yaml: a: command line: "),
         ("{folder: runs, runs: {a: {train: small, vary: {seed: 3}}}}",
-         "plan.yaml: a: expected vary to name one setting and a list of its values"),
+         "plan.yaml: a: expected vary to map one setting to a list of its values"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_that_names_the_entry(tmp_path: Path, text: str, message: str) -> None:
@@ -203,7 +203,7 @@ def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pyt
     failures = run_plan(read(tmp_path, **runs), 1)
     assert failures == {
         "broken": "failed (exit code 1): error: out of luck",
-        "after": "not run: broken failed",
+        "after": "skipped, because broken failed",
     }
     assert (tmp_path / "runs/calls.txt").read_text().split() == ["broken", "first", "second"]
     assert (tmp_path / "runs/broken.log").read_text() == "error: out of luck\n"
