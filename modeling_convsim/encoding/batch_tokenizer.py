@@ -51,7 +51,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 def refuse_single_string(texts: object, call: str) -> None:
     """Raises TypeError if `texts` is a single string, whose characters would be taken as texts."""
     if isinstance(texts, str):
-        raise TypeError(f"texts is a single string, expected several texts: {call}")
+        raise TypeError(f"a single string, expected several texts: {call}")
 
 
 # The parts of a tokenizer of `trainer.data.tokenizer`.

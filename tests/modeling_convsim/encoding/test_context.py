@@ -57,7 +57,7 @@ def test_each_distinct_turn_is_encoded_once(weighted, monkeypatch):
 def test_what_is_no_context_is_refused(weighted):
     with pytest.raises(ValueError, match="4 texts and 1 contexts, expected the same number"):
         weighted.encode(TEXTS, contexts=[["yes"]])
-    with pytest.raises(TypeError, match="one string, expected several"):
+    with pytest.raises(TypeError, match="a single string, expected several texts: contexts="):
         weighted.encode(["yes"], contexts=["no"])
     with pytest.raises(ValueError, match="contexts cannot be combined with side='response'"):
         weighted.encode(["yes"], "response", contexts=[["no"]])

@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_bytes(options, tmp_path):
     ("changed", "message"),
     [
         (["--tokenizer", "./nowhere"], "--tokenizer: ./nowhere cannot be loaded: "),
-        (["--min_count", "10000"], "no word of the texts occurs 10000 times or more"),
+        (["--min_count", "10000"], "no word occurs 10000 times or more in the texts"),
         (["--documents", "/no/folder"], "/no/folder: no such folder"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_metric_is_named_by_its_path_in_the_results():
         InputError, match=rf"'snli' is not among the dev results .*; set best_metric to one of {scores}$"
     ):
         select_score(results, "snli", 7)
-    with pytest.raises(InputError, match=r"no dev data, .*prepare more data, or keep .* --best_metric last"):
+    with pytest.raises(InputError, match=r"no dev data .*; prepare more data, or keep .* --best_metric last"):
         select_score({}, "response_prediction.p_at_1", 7)
 
 
