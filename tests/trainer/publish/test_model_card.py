@@ -210,7 +210,8 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
     assert "was not adapted to." in text and "did not record whether" not in text
     write_card(tmp_path, results | {"leakage": RESULTS["leakage"]}, settings, SomeConfig(), "a/b")
-    assert "not to that of the model that it was" in " ".join((tmp_path / "README.md").read_text().split())
+    text_of_leakage = " ".join((tmp_path / "README.md").read_text().split())
+    assert "not to that of the model that it was initialized from." in text_of_leakage
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text

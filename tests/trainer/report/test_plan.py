@@ -111,7 +111,7 @@ def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
 
 def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_path: Path) -> None:
     finish(tmp_path / "runs/dan", read(tmp_path, dan=DAN))
-    with pytest.raises(InputError, match=r"dan: .*different settings \(max_steps was 1000, is 7\); delete the folder"):
+    with pytest.raises(InputError, match=r"plan\.yaml: dan: .*different settings \(max_steps was 1000, is 7\); delete"):
         read(tmp_path, dan={**DAN, "options": {"max_steps": 7}})
     # Settings without effect on the model may differ.
     assert not unfinished(read(tmp_path, dan={**DAN, "options": {"log_every": 7}}))

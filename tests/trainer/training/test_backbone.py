@@ -177,7 +177,7 @@ def test_what_is_not_supported_is_refused_by_name(files, changes, message, tmp_p
     ("options", "message"),
     [
         ({"model_type": "dan"}, "model_type is dan, but pretrained in .*: leave out model_type"),
-        ({"model_config": {"hiden_size": 8}}, "model_config has hiden_size, which pretrained encoders do"),
+        ({"model_config": {"hiden_size": 8}}, "hiden_size, which pretrained encoders do not support"),
         ({"model_config": {"pooling": "max"}}, "model_config: .*pooling"),
         ({"max_tokens": 151}, "max_tokens is 151, but .* reads at most 150 tokens"),
     ],
