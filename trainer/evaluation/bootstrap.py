@@ -1,7 +1,7 @@
 """Bootstrap intervals: how much a score varies with the sample of items that it was measured on."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,22 @@ ITEMS_PER_BATCH = 1_000_000  # bounds the memory
 def mean_interval(values: np.ndarray) -> list[float]:
     """The interval of the mean of `values` (items,), such as hits, correct answers or average precisions."""
     values = np.asarray(values, np.float64)
-    return bootstrap_interval(lambda rows: values[rows[0]].mean(axis=-1), [len(values)])
+    return bootstrap_interval(lambda rows: values[rows].mean(axis=-1), len(values))
 
 
 def pearson_interval(predictions: np.ndarray, references: np.ndarray) -> list[float]:
     """The interval of Pearson's r of `predictions` with `references` (both (pairs,)), over resampled pairs."""
+    from scipy import stats  # takes a second to import, and `--help` imports this module
+
     predictions, references = (np.asarray(values, np.float64) for values in (predictions, references))
-    return bootstrap_interval(
-        lambda rows: pearson_by_row(predictions[rows[0]], references[rows[0]]), [len(predictions)]
-    )
+
+    def pearson(rows: np.ndarray) -> np.ndarray:
+        return stats.pearsonr(predictions[rows], references[rows], axis=-1).statistic  # NaN where a side is constant
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        return bootstrap_interval(pearson, len(predictions))
 
 
 def with_intervals(scores: Mapping[str, Any], intervals: Mapping[str, list[float]]) -> dict[str, Any]:
@@ -39,37 +46,26 @@ def with_intervals(scores: Mapping[str, Any], intervals: Mapping[str, list[float
     return result
 
 
-def bootstrap_interval(statistic: Callable[[list[np.ndarray]], np.ndarray], sizes: Sequence[int]) -> list[float]:
+def bootstrap_interval(statistic: Callable[[np.ndarray], np.ndarray], items: int) -> list[float]:
     """The 95% percentile interval, [low, high], of a statistic over 1,000 resamples of the items, with a fixed seed.
 
-    Items are resampled within each group, such as the pairs of each genre or dataset. All systems get the same
-    resamples: the interval of a difference between systems is paired. Resamples without a value, such as a correlation
-    of equal scores, are ignored.
+    All systems get the same resamples: the interval of a difference between systems is paired. Resamples without a
+    value, such as a correlation of equal scores, are ignored.
 
     Args:
-        statistic: for each group, positions of its items (resamples, items) -> (resamples,).
-        sizes: the number of items of each group.
+        statistic: positions of the items (resamples, items) -> (resamples,).
+        items: the number of items.
 
     Raises:
-        InputError: a group has fewer than two items.
+        InputError: there are fewer than two items.
     """
-    if min(sizes) < 2:
+    if items < 2:
         raise InputError("intervals: a score on a single item has no interval; add data, or leave intervals out")
     random = np.random.default_rng(SEED)
-    batch = max(1, ITEMS_PER_BATCH // sum(sizes))
+    batch = max(1, ITEMS_PER_BATCH // items)
     resampled = [
-        statistic([random.integers(size, size=(min(batch, RESAMPLES - start), size)) for size in sizes])
+        statistic(random.integers(items, size=(min(batch, RESAMPLES - start), items)))
         for start in range(0, RESAMPLES, batch)
     ]
     low, high = np.nanquantile(np.concatenate(resampled), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return [float(low), float(high)]
-
-
-def pearson_by_row(predictions: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Pearson's r along the last axis; NaN where one side is constant."""
-    from scipy import stats  # takes a second to import, and `--help` imports this module
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.ConstantInputWarning)
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return stats.pearsonr(predictions, references, axis=-1).statistic

@@ -63,7 +63,6 @@ def evaluate_baseline(
     data: EvaluationData,
     split: Split,
     evaluators: Iterable[str],
-    queries: int | None = None,
     intervals: bool = False,
 ) -> dict[str, dict]:
     """Evaluate a baseline of `BASELINES` on the encoder's queries, with the `evaluators` that rank."""
@@ -72,6 +71,6 @@ def evaluate_baseline(
         evaluator = EVALUATORS[name]
         splits = evaluator.splits_in(data, split)
         if evaluator.evaluate_baseline and splits:
-            inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, intervals=intervals)
+            inputs = EvaluationInputs(data[evaluator.dataset], splits, intervals=intervals)
             results[name] = evaluator.evaluate_baseline(BASELINES[baseline], inputs)
     return results

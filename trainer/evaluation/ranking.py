@@ -182,7 +182,7 @@ def summarize(ranks: Ranks, split: str, threads: np.ndarray) -> dict[str, Any]:
 def thread_interval(values: np.ndarray, threads: np.ndarray) -> list[float]:
     """The 95% bootstrap interval of the mean of values (queries,), over resampled conversations."""
     sums, counts = thread_sums(values, threads)
-    return bootstrap_interval(lambda rows: sums[rows[0]].sum(axis=-1) / counts[rows[0]].sum(axis=-1), [len(sums)])
+    return bootstrap_interval(lambda rows: sums[rows].sum(axis=-1) / counts[rows].sum(axis=-1), len(sums))
 
 
 def standard_error(values: np.ndarray, threads: np.ndarray) -> float:

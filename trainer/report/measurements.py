@@ -55,7 +55,6 @@ class Measurements:
             if system.varied:
                 setting, value = system.varied
                 self.studies.setdefault(setting, []).append((value, system))
-        self._named = {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
         self._data_digests = {name: _digest_splits(splits, name) for name, splits in data.items()}
@@ -94,16 +93,15 @@ class Measurements:
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
 
-    def stsb_scores(self, run: str) -> np.ndarray:
+    def stsb_scores(self, system: System) -> np.ndarray:
         """The angular score (pairs,) of STS-B's test pairs."""
-        system, pairs = self._named[run], self.data["stsb"]["test"]
+        pairs = self.data["stsb"]["test"]
         return np.asarray(
             self.cached(system, "stsb_test_angles", lambda: untuned_scores(self.encoder(system), pairs).tolist())
         )
 
-    def sts_scores(self, run: str) -> dict[str, np.ndarray]:
+    def sts_scores(self, system: System) -> dict[str, np.ndarray]:
         """The cosine (pairs,) of each pair: "YEAR NAME" of a SemEval dataset -> scores."""
-        system = self._named[run]
 
         def measure() -> dict[str, list[float]]:
             scores = sts_set_scores(self.encoder(system), dict(leaves(self.data["sts"])))

@@ -62,7 +62,7 @@ def write_siamese(page: Page, measurements: Measurements, published: Any) -> Non
 
 def _correlate(measurements: Measurements, system: System, sets: Sequence[str]) -> dict[str, dict[str, float]]:
     """Pearson's and Spearman's r of a system's cosines with the gold scores of each dataset."""
-    scores, gold = measurements.sts_scores(system.name), measurements.sts_gold()
+    scores, gold = measurements.sts_scores(system), measurements.sts_gold()
     return {key: sts_correlation(scores[key], gold[key]) for key in sets}
 
 
@@ -105,9 +105,9 @@ def _set_table(
             f"{DAGGER}: the scores differ significantly from those of `{reference.name}` (Wilcoxon's signed-rank test, "
             f"p < {SIGNIFICANT:g})."
         )
-        theirs = measurements.sts_scores(reference.name)
+        theirs = measurements.sts_scores(reference)
         for system in (system for system in systems if system is not reference):
-            ours = measurements.sts_scores(system.name)
+            ours = measurements.sts_scores(system)
             p_values[system.name] = {key: wilcoxon(ours[key], theirs[key]) for key in sets}
     rows: list[list[Cell]] = []
     for key in sets:

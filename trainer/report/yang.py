@@ -171,7 +171,7 @@ def write_scatter(page: Page, measurements: Measurements, systems: Sequence[Syst
     figure = Figure(figsize=(4.2 * columns, 3.6 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for panel, system in zip(panels, systems, strict=False):
-        predicted = to_gold_scale(measurements.stsb_scores(system.name))
+        predicted = to_gold_scale(measurements.stsb_scores(system))
         density = panel.hexbin(gold, predicted, gridsize=28, cmap="viridis", mincnt=1)
         figure.colorbar(density, ax=panel, label="pairs")
         panel.set_title(f"{system.label}\nr = {np.corrcoef(predicted, gold)[0, 1]:.3f}", fontsize=9)

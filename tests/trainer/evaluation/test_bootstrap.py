@@ -1,4 +1,4 @@
-"""Bootstrap intervals against a loop, the normal theory, and what 95 % means; on the right items of every task."""
+"""Bootstrap intervals against a loop, and what 95 % means; on the right items of every task."""
 
 import math
 
@@ -9,11 +9,7 @@ from scipy import stats
 from modeling_convsim.files.errors import InputError
 from tests.trainer.evaluation.invented_data import cqa, stsb
 from trainer.evaluation import bootstrap
-from trainer.evaluation.bootstrap import (
-    bootstrap_interval,
-    mean_interval,
-    pearson_interval,
-)
+from trainer.evaluation.bootstrap import bootstrap_interval, mean_interval, pearson_interval
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.ranking import Ranks
@@ -66,29 +62,24 @@ def test_intervals_of_published_scores_do_not_change() -> None:
 
 
 @pytest.mark.parametrize("items_per_batch", [1_000_000, 5_000, 1])
-def test_an_interval_over_groups_resamples_the_items_of_each_group(monkeypatch, items_per_batch):
+def test_items_are_resampled_with_replacement_in_batches(monkeypatch, items_per_batch):
     monkeypatch.setattr(bootstrap, "ITEMS_PER_BATCH", items_per_batch)
-    groups = [np.random.default_rng(seed).normal(seed, 1, size) for seed, size in enumerate((60, 150))]
+    values = np.random.default_rng(0).normal(size=150)
     resamples = []
 
-    def statistic(rows: list[np.ndarray]) -> np.ndarray:
-        assert len({len(part) for part in rows}) == 1 and [part.shape[1] for part in rows] == [60, 150]
-        assert len(rows[0]) <= max(1, items_per_batch // 210)  # bounds the memory
-        resamples.append([part.copy() for part in rows])
-        return groups[1][rows[1]].mean(1) - groups[0][rows[0]].mean(1)
+    def statistic(rows: np.ndarray) -> np.ndarray:
+        assert len(rows) <= max(1, items_per_batch // 150)  # bounds the memory
+        resamples.append(rows.copy())
+        return values[rows].mean(1)
 
-    interval = bootstrap_interval(statistic, [60, 150])
-    means = [group.mean() for group in groups]
-    deviation = math.sqrt(sum(group.var() / len(group) for group in groups))
-    expected = means[1] - means[0] + np.array([-1.96, 1.96]) * deviation
-    assert interval == pytest.approx(expected, abs=0.12 * deviation)
-    assert interval == bootstrap_interval(statistic, [60, 150])
-    for group, size in enumerate((60, 150)):
-        drawn = np.concatenate([parts[group] for parts in resamples])
-        assert len(drawn) == 2 * 1000 and drawn.min() == 0 and drawn.max() == size - 1
-        # With replacement: a resample holds a share of 1 - 1/e of the distinct items, on average.
-        distinct = np.mean([len(set(row)) / size for row in drawn[:1000].tolist()])
-        assert distinct == pytest.approx(1 - (1 - 1 / size) ** size, abs=0.01)
+    interval = bootstrap_interval(statistic, 150)
+    drawn = np.concatenate(resamples)
+    assert drawn.shape == (1000, 150) and drawn.min() == 0 and drawn.max() == 149
+    assert interval == pytest.approx(np.quantile(values[drawn].mean(1), [0.025, 0.975]), abs=1e-12)
+    assert interval == bootstrap_interval(statistic, 150)
+    # A resample holds a share of 1 - 1/e of the distinct items, on average.
+    distinct = np.mean([len(set(row)) / 150 for row in drawn.tolist()])
+    assert distinct == pytest.approx(1 - (1 - 1 / 150) ** 150, abs=0.01)
 
 
 def test_stsb_resamples_all_pairs_and_the_pairs_of_each_genre() -> None:

@@ -118,7 +118,7 @@ def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: Countin
 
 def test_angles_and_cosines_are_those_of_the_vectors(tmp_path, loader, data):
     system = write_run(tmp_path / "run")
-    measurements = Measurements(data, SOURCES, tmp_path / "measured", [system])
+    measurements = Measurements(data, SOURCES, tmp_path / "measured")
     encoder = FakeEncoder(size=loader(str(system.model)).size)
 
     def cosines(pairs: Any) -> np.ndarray:
@@ -127,8 +127,8 @@ def test_angles_and_cosines_are_those_of_the_vectors(tmp_path, loader, data):
 
     for _ in range(2):  # measured, then read
         expected = -np.arccos(cosines(data["stsb"]["test"]))
-        np.testing.assert_allclose(measurements.stsb_scores("run"), expected, atol=1e-6)
-        scores = measurements.sts_scores("run")
+        np.testing.assert_allclose(measurements.stsb_scores(system), expected, atol=1e-6)
+        scores = measurements.sts_scores(system)
         assert list(scores) == list(measurements.sts_gold()) == ["2012 MSRpar", "2012 OnWN", "2014 OnWN"]
         for key, similarities in scores.items():
             year, name = key.split()
