@@ -14,7 +14,6 @@ Each step is also a separate command: `convsim data conversations`, `convsim tra
 import argparse
 import logging
 import sys
-from pathlib import Path
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.chats.logs import open_logs
@@ -55,22 +54,18 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def _is_ratings(path: Path) -> bool:
-    from modeling_convsim.suggestion.ratings import is_ratings  # imports NumPy
-
-    return is_ratings(path)
-
-
 def main(settings: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
 
     def execute() -> int:
         args = build_parser().parse_args(settings)
+        from modeling_convsim.suggestion.ratings import is_ratings  # imports NumPy
+
         logging.basicConfig(level=logging.WARNING, format="%(message)s")
         # It warns of a test split with few candidates, which the comparison does not use.
         logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
         options = ConversationOptions.from_arguments(args)
-        logs = [path for path in args.files if path.suffix != ".jsonl" or not _is_ratings(path)]
+        logs = [path for path in args.files if path.suffix != ".jsonl" or not is_ratings(path)]
         if not logs:
             raise InputError(f"{args.files[0]}: only ratings; also pass the logs that they belong to")
         open_logs(logs, args.columns, args.gap, args.encoding, args.date_order)  # refuses unreadable files

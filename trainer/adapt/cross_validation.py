@@ -143,7 +143,9 @@ class CrossValidation:
 
     def run(self) -> Choice:
         """Select a point and measure the gain of the selection; afterwards, the model is at this point."""
-        context = choose_context([self._measure_context(each) for trial in self._trials for each in trial.parts])
+        encoder = Encoder(self._model, self._tokenizer)
+        queries = [each for trial in self._trials for each in trial.parts]
+        context = choose_context([measure_context(score_by(encoder, each.responses), each) for each in queries])
         parts: list[Measured[Point]] = []
         for trial in self._progress("training"):
             parts += self._measure(trial, context.of_parts[len(parts) :])
@@ -161,12 +163,6 @@ class CrossValidation:
 
     def _progress(self, description: str) -> tqdm:
         return tqdm(self._trials, description, unit="trial", leave=False, disable=len(self._trials) == 1)
-
-    def _measure_context(self, queries: Queries) -> Measured[TurnWeights]:
-        was_training, encoder = self._model.training, Encoder(self._model, self._tokenizer)
-        measured = measure_context(score_by(encoder, queries.responses), queries)
-        self._model.train(was_training)
-        return measured
 
     def _measure(self, trial: Trial, turns: list[TurnWeights]) -> list[Measured[Point]]:
         """Train for a trial, and rank the replies of each part at each step, with each factor and lexical share.

@@ -38,12 +38,10 @@ class Interpolation:
         """Replace the trained weights of a model by interpolated ones."""
         self._load(model, _copy(model), factor)
 
-    def evaluate(
-        self, model: ConvSimForMultitask, evaluate: Callable[[float], None], factors: Sequence[float] = FACTORS
-    ) -> None:
-        """Call `evaluate` with each factor on the interpolated model; then restore the trained weights."""
+    def evaluate(self, model: ConvSimForMultitask, evaluate: Callable[[float], None]) -> None:
+        """Call `evaluate` with each of `FACTORS` on the interpolated model; then restore the trained weights."""
         trained = _copy(model)
-        for factor in factors:
+        for factor in FACTORS:
             self._load(model, trained, factor)
             evaluate(factor)
         self._load(model, trained, 1.0)
@@ -78,7 +76,7 @@ def prepare_start(
     Returns:
         The weights of the start, and whether its token weights were adjusted to the conversations.
     """
-    queries, shares, was_training = build_queries(pairs, np.arange(len(pairs))), shares_of(model), model.training
+    queries, shares = build_queries(pairs, np.arange(len(pairs))), shares_of(model)
     base = Interpolation(model)
     rankings = {(False, share): ranks for share, ranks in rank_shares(model, tokenizer, queries, shares).items()}
     if adjust_token_weights(model, columns):
@@ -87,7 +85,6 @@ def prepare_start(
     if not adjusted:
         base.apply(model, 0.0)
     model.config.lexical_share = share
-    model.train(was_training)
     return Interpolation(model), adjusted
 
 

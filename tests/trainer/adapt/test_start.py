@@ -127,10 +127,12 @@ def test_each_factor_is_evaluated_between_base_and_trained_weights_which_are_res
             value += torch.randn_like(value)
     after = state(model)
     outcomes = {}
-    interpolation.evaluate(model, lambda factor: outcomes.update({factor: state(model)}), (0.25, 0.0, 1.0))
-    assert list(outcomes) == [0.25, 0.0, 1.0] and is_equal(after, state(model))
-    assert is_equal(before, outcomes[0.0]) and is_equal(after, outcomes[1.0])
+    interpolation.evaluate(model, lambda factor: outcomes.update({factor: state(model)}))
+    assert list(outcomes) == [0.25, 0.5, 0.75, 1.0] and is_equal(after, state(model))
+    assert is_equal(after, outcomes[1.0])
     expected = {name: before[name] + 0.25 * (after[name] - before[name]) for name in before}
     torch.testing.assert_close(outcomes[0.25], expected)
     interpolation.apply(model, 0.25)
     torch.testing.assert_close(state(model), expected)
+    interpolation.apply(model, 0.0)
+    assert is_equal(before, state(model))
