@@ -19,11 +19,13 @@ from transformers import __version__ as transformers_version
 
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.folders import staged_folder
+from modeling_convsim.files.storage import write_text
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.encoders.protocol import Side
 from trainer.publish import modeling_lexical_route
-from trainer.publish.model_card import published_settings, write_card
+from trainer.publish.model_card import published_settings, render_card
 from trainer.publish.provenance import example_id, hub_sources
+from trainer.runs import CARD
 
 # A short text, a long one, one with unknown words, and an empty one.
 CHECK_TEXTS = (
@@ -50,7 +52,7 @@ def build_folder(
         model: the trained multitask model, on any device; it is not changed.
         tokenizer: its tokenizer.
         folder: its path, `RUN/model`.
-        results: the content of results.json (see `write_card`).
+        results: the content of results.json (see `render_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
 
     Returns:
@@ -73,7 +75,7 @@ def build_folder(
             "utf-8",
         )
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
-        write_card(new, results, settings, model.config, model_id)
+        write_text(new / CARD, str(render_card(new, results, settings, model.config, model_id)))
         share_weights(new)
         verify_folder(new, embed_all_sides(model, tokenizer))
     return folder

@@ -14,7 +14,6 @@ from modeling_convsim import ConvSimEncoder
 from modeling_convsim.encoding.batch_tokenizer import UNLIMITED
 from modeling_convsim.files.hub import escape_text, parse_hub_name
 from modeling_convsim.files.json_files import read_object
-from modeling_convsim.files.storage import new_file
 from modeling_convsim.shipped import MODEL_CARDS
 from trainer.evaluation.baselines import LABELS
 from trainer.evaluation.bootstrap import INTERVAL
@@ -66,25 +65,6 @@ class Score(NamedTuple):
     interval: list[float] | None = None
 
 
-def write_card(
-    folder: Path, results: Mapping[str, Any], settings: Mapping[str, Any], config: PretrainedConfig, model_id: str
-) -> None:
-    """Write README.md, with `model-index`, to a model folder; replaces an existing one.
-
-    Args:
-        folder: the model folder.
-        results: the content of the run's results.json. `leakage` holds, for each training dataset,
-            `{evaluation dataset: rows, "removed": rows in total}`; `run.rows` the number of rows after that; `licenses`
-            what `find_licenses` returned during the run.
-        settings: the run's settings, as in config.yaml.
-        config: the model's config.
-        model_id: what the card's examples load, `OWNER/NAME` or `runs/NAME/model`.
-    """
-    card = render_card(folder, results, settings, config, model_id)
-    with new_file(folder / "README.md") as temporary:
-        card.save(temporary)
-
-
 def render_card(
     folder: Path,
     results: Mapping[str, Any],
@@ -94,9 +74,16 @@ def render_card(
     about: str = "",
     beside: str = "",
 ) -> ModelCard:
-    """The card of a model folder; see `write_card`.
+    """The card of a model folder, with `model-index`.
 
     Args:
+        folder: the model folder.
+        results: the content of the run's results.json. `leakage` holds, for each training dataset,
+            `{evaluation dataset: rows, "removed": rows in total}`; `run.rows` the number of rows after that; `licenses`
+            what `find_licenses` returned during the run.
+        settings: the run's settings, as in config.yaml.
+        config: the model's config.
+        model_id: what the card's examples load, `OWNER/NAME` or `runs/NAME/model`.
         about: a paragraph that ends the model's description.
         beside: Markdown that compares the model with others.
     """

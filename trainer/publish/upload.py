@@ -24,7 +24,7 @@ from modeling_convsim.shipped import MODEL_CARDS
 from modeling_convsim.suggestion.ratings import RATINGS, REVIEW, find_index, fit_ratings, read_ratings
 from modeling_convsim.suggestion.storage import FORMAT, read_index_file
 from trainer.publish.folder import verify_folder
-from trainer.publish.model_card import write_card
+from trainer.publish.model_card import render_card
 from trainer.publish.provenance import example_id
 from trainer.runs import CARD, CONFIG, RESULTS, Run
 
@@ -48,7 +48,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        write_card(folder, results, settings, config, model_id)
+        write_text(folder / CARD, str(render_card(folder, results, settings, config, model_id)))
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise InputError(
             f"{run}: results.json, config.yaml or model/config.json is not in the format that the trainer writes "

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 from transformers import PretrainedConfig
 
 from modeling_convsim.shipped import base_model
-from trainer.publish.model_card import published_settings, read_scores, write_card
+from trainer.publish.model_card import published_settings, read_scores, render_card
 from trainer.publish.provenance import example_id, find_hub_sources
 
 
@@ -54,16 +54,13 @@ SETTINGS = {
 CITATION = "## Citation"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("card")
-    write_card(folder, RESULTS, SETTINGS, SomeConfig(), "someone/talker")
-    return folder
+def card_of(folder: Path, results: dict = RESULTS, settings: dict = SETTINGS) -> ModelCard:
+    return render_card(folder, results, settings, SomeConfig(), "someone/talker")
 
 
 @pytest.fixture(scope="module")
-def card(folder: Path) -> ModelCard:
-    return ModelCard.load(folder / "README.md")
+def card(tmp_path_factory: pytest.TempPathFactory) -> ModelCard:
+    return card_of(tmp_path_factory.mktemp("card"))
 
 
 def numbers(value: object) -> set[str]:
@@ -113,8 +110,7 @@ def test_every_number_in_data_and_results_sections_comes_from_the_results(card: 
 
 
 def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
-    write_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}}, SomeConfig(), "someone/untested")
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}})
     assert card.data.eval_results is None
     assert "The model was not evaluated." in card.text
     assert "did not record whether evaluation sentences were removed" in card.text and "encode_query" not in card.text
@@ -134,17 +130,16 @@ def test_results_say_what_a_model_is_good_for(
 ):
     scores = {"stsb": {"dev": {"all": {"pearson": 0.9}}, "test": {"all": {"pearson": pearson}}},
               "response_prediction": RESULTS["response_prediction"] | {"p_at_1": precision}}  # fmt: skip
-    write_card(tmp_path, scores if precision else {}, SETTINGS, SomeConfig(), "a/b")
+    card = card_of(tmp_path, scores if precision else {})
     text = text.format("in English, search and clustering of short texts", "a reply from a fixed list")
-    assert f"## When to choose it {text}" in " ".join((tmp_path / "README.md").read_text().split())
+    assert f"## When to choose it {text}" in " ".join(card.content.split())
 
 
 def test_the_tokenizer_says_how_much_of_a_text_is_read(tmp_path: Path):
     shown = {}
     for length in (512, 10**30):  # the latter is that of all
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
-        write_card(tmp_path, RESULTS, SETTINGS, SomeConfig(), "a/b")
-        shown[length] = re.findall(r"first (\d+) tokens", (tmp_path / "README.md").read_text())
+        shown[length] = re.findall(r"first (\d+) tokens", card_of(tmp_path).content)
     assert shown == {512: ["512"], 10**30: []}
 
 
@@ -153,8 +148,7 @@ def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
         "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
         "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
     }
-    write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"})
     assert {result.dataset_type for result in card.data.eval_results} == {"local-dataset"}
     shown = card.text.partition("## Results")[2].partition("## Data")[0]
     assert "local dataset" in shown and "STS Benchmark" not in shown and "SNLI" not in shown
@@ -179,23 +173,20 @@ def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_pat
     leakage |= {"paraphrases/questions": {"removed": 0}}
     results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions@v2"]}
     results["licenses"] = {"someone/questions@v2": "mit"}
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, results, settings)
     assert "| 2 local datasets | not stated | captions 1,200 | 7 |" in card.text
     assert "| someone/questions@v2 | mit | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
 
 def test_a_task_without_data_is_not_named(tmp_path):
-    write_card(tmp_path, RESULTS, SETTINGS | {"snli_share": 0.0}, SomeConfig(), "a/b")
-    text = (tmp_path / "README.md").read_text()
+    text = card_of(tmp_path, RESULTS, SETTINGS | {"snli_share": 0.0}).content
     assert "- SNLI:" not in text and "- Response prediction:" in text
 
 
 def test_a_baseline_of_another_ranking_alone_is_no_comparison(tmp_path: Path):
     baselines = {"bm25": {"cqa": {"dev": {"map": 0.5}, "test2017": {"map": 0.4}}}}
-    write_card(tmp_path, RESULTS | {"baselines": baselines}, SETTINGS, SomeConfig(), "a/b")
-    assert "BM25" not in (tmp_path / "README.md").read_text()
+    assert "BM25" not in card_of(tmp_path, RESULTS | {"baselines": baselines}).content
 
 
 def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher(tmp_path: Path):
@@ -204,14 +195,12 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     baselines = {"bm25": {"response_prediction": {"p_at_1": 0.123, "gain": 0.317, "gain_interval": [0.3, 0.33]}}}
     results = {"adaptation": adaptation, "baselines": baselines, "hub_sources": ["someone/encoder"]}
     settings = {"tasks": {"response_prediction": 1}, "initialize_from": "someone/encoder", "token_weights": "ones"}
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, results, settings)
     text = " ".join(card.text.split())
     assert "evaluation dataset were removed" not in text and "human ratings" not in text
     assert "was not adapted to." in text and "did not record whether" not in text
-    write_card(tmp_path, results | {"leakage": RESULTS["leakage"]}, settings, SomeConfig(), "a/b")
-    text_of_leakage = " ".join((tmp_path / "README.md").read_text().split())
-    assert "not to that of the model that it was initialized from." in text_of_leakage
+    with_leakage = card_of(tmp_path, results | {"leakage": RESULTS["leakage"]}, settings)
+    assert "not to that of the model that it was initialized from." in " ".join(with_leakage.content.split())
     assert card.data.base_model == ["someone/encoder"] and "**Adapted** from someone/encoder:" in text
     assert "was 0.440 for this model and 0.340 for the base: +0.100 (95% interval +0.050 to +0.150; dev, 1,234" in text
     assert r"| BM25 | 0.123 | +0.317 \[+0.300, +0.330\] |" in text
@@ -221,8 +210,7 @@ def test_the_card_of_an_adapted_model_compares_it_and_names_its_base_and_teacher
     }
     # the base that ships was itself distilled, as its own settings say
     settings["initialize_from"] = base_model()
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, results, settings)
     assert card.data.base_model == ["sentence-transformers/all-MiniLM-L6-v2"]
     assert "from the base that ships with convsim, which was distilled from" in " ".join(card.text.split())
 
@@ -233,8 +221,7 @@ def test_intervals_and_seeds_are_shown_if_they_were_measured(tmp_path):
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
         "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]} | news,
     }
-    write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
-    text = ModelCard.load(tmp_path / "README.md").text
+    text = card_of(tmp_path, results).text
     assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
     assert "with 3 seeds" in text and "| STS Benchmark test all | Pearson | 0.7100 | 0.0100 |" in text
     assert "| held-out conversations test | P@1 | 0.3000 | 0.0000 |" in text and "test news" not in text
@@ -248,8 +235,7 @@ def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
         "leakage": {"games/openings": {"removed": 2}},
         "seeds": {"chess.test.elo": [1500.0]},
     }
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    text = ModelCard.load(tmp_path / "README.md").text
+    text = card_of(tmp_path, results, settings).text
     assert "Training tasks:\n\n- chess moves\n" in text
     assert "| local dataset | not stated | not recorded | 2 |" in text
     assert "| chess test | elo | 1500.0000 |" in text
@@ -262,8 +248,7 @@ def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Pat
         "teacher": "jane-doe/teacher",
         "tasks": {"response_prediction": 1, "distillation": 1},
     }
-    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")  # where the folder is no longer there
-    card = ModelCard.load(tmp_path / "README.md")
+    card = card_of(tmp_path, RESULTS, settings)  # where the folder is no longer there
     assert card.data.datasets is None and card.data.base_model is None
     assert "jane-doe" not in card.content and "private-chats" not in card.content
     assert "| local dataset | not stated | response prediction 87,654 |" in card.text
@@ -283,8 +268,7 @@ def test_names_are_no_markup_in_the_card(tmp_path: Path):
     markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
     settings = SETTINGS | {"model_type": HOSTILE, "tasks": {HOSTILE: 1, "snli": 1}, "teacher": HOSTILE}
     results = RESULTS | {"hub_sources": [HOSTILE], "licenses": {"stanfordnlp/snli": HOSTILE}, "seeds": {HOSTILE: [1.0]}}
-    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
-    html = markdown.render(ModelCard.load(tmp_path / "README.md").text)
+    html = markdown.render(card_of(tmp_path, results, settings).text)
     assert "<img src=x" not in html and 'href="http://evil' not in html and "<strong>b" not in html
     assert html.count(escape(HOSTILE.replace("\n", " "))) == 2  # a task and a license
 

@@ -5,26 +5,20 @@ import shlex
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard, constants
+from huggingface_hub import constants
 from huggingface_hub.utils import close_session
 
 from tests.loopback_hub import LoopbackHub
 from tests.modeling_convsim.tiny_models import build
-from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
+from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, card_of
 from trainer.export import __main__ as export
 from trainer.publish import provenance
 from trainer.publish.folder import build_folder
-from trainer.publish.model_card import write_card
 from trainer.publish.provenance import find_licenses
 
 RUN = RESULTS["run"]
 # The tasks in the Hub's list that suit a sentence encoder.
 TASKS = {"sentence-similarity", "feature-extraction", "text-ranking", "text-classification"}
-
-
-def card_of(folder: Path, results: dict = RESULTS, settings: dict = SETTINGS) -> ModelCard:
-    write_card(folder, results, settings, SomeConfig(), "someone/talker")
-    return ModelCard.load(folder / "README.md")
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
