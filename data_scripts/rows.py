@@ -103,8 +103,7 @@ def _choose_columns(
     chosen = {}
     for role, accepted in names.items():
         candidates = ([name] if name in available else name.split() for name in accepted)
-        matching = next((columns for columns in candidates if set(columns) <= set(available)), None)
-        if matching:
+        if matching := next((columns for columns in candidates if set(columns) <= set(available)), None):
             chosen[role] = matching
     missing = [role for role in names if role not in chosen and role not in optional]
     if missing:

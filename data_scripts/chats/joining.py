@@ -69,8 +69,6 @@ def _message_pairs(
     messages: ir.Table, filters: Filters, report: Report, repliers: Sequence[str] | None, context: int
 ) -> ir.Table:
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
-    import ibis
-
     from data_scripts.chats.links import READ_WITHOUT_PREFIX, read_without_prefixes
     from data_scripts.chats.turns import mark_answers
     from data_scripts.pairs.contexts import add_contexts, find_earlier_turns
@@ -85,7 +83,7 @@ def _message_pairs(
     names, is_divided = _name_threads(turns, may_divide=not has_links)
     joined = _join_answers(turns, names if is_divided else None)
     losses = _losses(joined, all_authors=repliers is None)
-    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
+    outcome = first_rule(losses, PAIR)
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(names, "turn")
     nodes = _links_within_threads(turns, names)

@@ -122,11 +122,11 @@ def removal_rules(
     return removed
 
 
-def first_rule(removed: dict[str, ir.BooleanValue]) -> ir.StringValue:
-    """The name of the first rule whose condition holds, or `KEPT`, so that the counts of all rules add up."""
+def first_rule(removed: dict[str, ir.BooleanValue], otherwise: str = KEPT) -> ir.StringValue:
+    """The name of the first rule whose condition holds, or another one, so that the counts of all rules add up."""
     import ibis
 
-    return ibis.cases(*((condition, ibis.literal(name)) for name, condition in removed.items()), else_=KEPT)
+    return ibis.cases(*((condition, ibis.literal(name)) for name, condition in removed.items()), else_=otherwise)
 
 
 def count_values(table: ir.Table, column: ir.StringValue, names: list[str]) -> dict[str, int]:

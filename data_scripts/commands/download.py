@@ -169,10 +169,7 @@ def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     if dataset.command not in READ_FILES:
         return [str(folder)]
     visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
-    files = [str(file) for file in visible if file.suffix != ".zip"]
-    if not files:
-        raise InputError(f"{folder}: contains no files")
-    return files
+    return [str(file) for file in visible if file.suffix != ".zip"]
 
 
 def _build(dataset: PublicDataset, words: list[str], output: Path) -> None:

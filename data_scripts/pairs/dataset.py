@@ -30,7 +30,6 @@ from modeling_convsim.files.storage import storage_path
 if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker
 
-BATCH_ROWS = 100_000  # that are prepared together
 SHARD_ROWS = 1 << 20  # of a file; the Hub and `datasets` handle files of a few hundred MB well
 DICTIONARIES = ["thread", "source"]  # columns with repeated values
 SORTED_WITHIN = [name for name in PAIR_SCHEMA.names if name != "thread"]  # a thread, as Spark sorts
@@ -79,10 +78,9 @@ def write_pairs(
     write = partial(write_part, str(folder), options.split, masking)
     if pairs.get_backend().name == "pyspark":  # executors sort the pairs and write them; only counts reach this process
         rows = pairs.get_backend()._session.sql(ibis.to_sql(capped, dialect="pyspark"))
-        parts = map_sorted(rows, "thread", write, count_groups=options.mask)
+        parts = map_sorted(rows, write, count_threads=options.mask)
     else:
-        tables = stream_rows(capped.order_by("thread", *SORTED_WITHIN), "join and sort", BATCH_ROWS)
-        parts = [write(tables, 0, 0)]
+        parts = [write(stream_rows(capped.order_by("thread", *SORTED_WITHIN)), 0, 0)]
     counts = join_parts(parts, folder)
     if not counts.pairs:
         raise InputError(f"no pairs are left to write; the counts are:\n{format_table(report)}")

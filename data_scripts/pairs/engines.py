@@ -22,6 +22,7 @@ from data_scripts.pairs.spark import read_files, spark_session, without_plan
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import is_url
 
+BATCH_ROWS = 100_000  # that are prepared together
 Database = Any  # an Ibis backend
 
 
@@ -90,17 +91,11 @@ def materialize(table: ir.Table, label: str) -> ir.Table:
     return database.table(name)
 
 
-def stream_rows(table: ir.Table, label: str, rows: int) -> Iterator[pa.Table]:
-    """The rows of a table in its order, at most `rows` at a time; memory does not grow with the table.
-
-    Args:
-        table: an expression of DuckDB's backend.
-        label: the progress bar's text until the first rows arrive.
-        rows: the maximum number of rows at a time.
-    """
+def stream_rows(table: ir.Table) -> Iterator[pa.Table]:
+    """The rows of a table of DuckDB in its order, `BATCH_ROWS` at a time; memory does not grow with the table."""
     database = table.get_backend()
-    reader = database.con.sql(ibis.to_sql(table, dialect="duckdb")).to_arrow_reader(rows)
-    with _progress(database, label):
+    reader = database.con.sql(ibis.to_sql(table, dialect="duckdb")).to_arrow_reader(BATCH_ROWS)
+    with _progress(database, "join and sort"):
         first = next(reader, None)
     if first is not None:
         for batch in chain([first], reader):

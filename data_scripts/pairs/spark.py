@@ -131,18 +131,15 @@ def without_plan(rows: Any) -> Any:
     return DataFrame(session._jsparkSession.createDataFrame(rows._jdf.toJavaRDD(), rows._jdf.schema()), session)
 
 
-def map_sorted(
-    rows: Any, by: str, function: Callable[[Iterator[pa.Table], int, int], Any], count_groups: bool
-) -> list[Any]:
-    """Sort a table of Spark by a column, then by the others, and apply a function on the executors to each part.
+def map_sorted(pairs: Any, function: Callable[[Iterator[pa.Table], int, int], Any], count_threads: bool) -> list[Any]:
+    """Sort pairs of Spark by thread, then by the other columns, and apply a function on the executors to each part.
 
     Args:
-        rows: the table. All rows with the same value of `by` are in one part; the parts hold ranges of its values.
-        by: the column.
-        function: called with the rows of a part, its number, and how many values of `by` are in the parts before it (0
-            unless `count_groups`); a function of a module, or a `partial` of one. It may be called again, if a machine
-            is lost.
-        count_groups: whether to count the values of `by` first.
+        pairs: the table. A thread is in one part; the parts hold ranges of the names of threads.
+        function: called with the pairs of a part, its number, and how many threads are in the parts before it (0 unless
+            `count_threads`); a function of a module, or a `partial` of one. It may be called again, if a machine is
+            lost.
+        count_threads: whether to count the threads first.
 
     Returns:
         The results, in order, of the parts that have rows.
@@ -150,14 +147,14 @@ def map_sorted(
     from pyspark import StorageLevel
     from pyspark.sql.functions import count_distinct, spark_partition_id
 
-    rows = rows.repartitionByRange(int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")), by)
-    rows = rows.sortWithinPartitions(by, *(name for name in rows.columns if name != by))
+    pairs = pairs.repartitionByRange(int(pairs.sparkSession.conf.get("spark.sql.shuffle.partitions")), "thread")
+    pairs = pairs.sortWithinPartitions("thread", *(name for name in pairs.columns if name != "thread"))
     starts: dict[int, int] = {}
-    if count_groups:
-        rows = rows.persist(StorageLevel.DISK_ONLY)  # so that the parts are the same when they are read again
-        counts = sorted(rows.groupBy(spark_partition_id()).agg(count_distinct(by)).collect())
+    if count_threads:
+        pairs = pairs.persist(StorageLevel.DISK_ONLY)  # so that the parts are the same when they are read again
+        counts = sorted(pairs.groupBy(spark_partition_id()).agg(count_distinct("thread")).collect())
         starts = dict(zip((part for part, _ in counts), accumulate((n for _, n in counts), initial=0), strict=False))
-    results = rows.mapInArrow(partial(_map_part, function=function, starts=starts), "result binary").collect()
+    results = pairs.mapInArrow(partial(_map_part, function=function, starts=starts), "result binary").collect()
     return [pickle.loads(row.result) for row in results]  # noqa: S301
 
 

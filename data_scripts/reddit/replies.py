@@ -55,7 +55,7 @@ def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report
     kept = filtered.filter(filtered.rule == KEPT)
     with_parents = kept.left_join(parents, kept.parent == parents.parent_key)
     losses = _losses(with_parents, submissions)
-    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
+    outcome = first_rule(losses, PAIR)
     joined = materialize(with_parents.select("key", "parent", outcome=outcome), "joined")
     report["kept comments"] = count_values(joined, joined.outcome, [*losses, PAIR])
 

@@ -10,15 +10,12 @@ import msgspec
 
 from modeling_convsim.files.errors import InputError
 
+REMEDY = "restore it, or write it again"
 Settings = TypeVar("Settings")
 
 
-def read_object(path: Path, remedy: str = "restore it, or write it again") -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
-
-    Args:
-        path: the file.
-        remedy: what to do if it is damaged, for the message.
 
     Raises:
         InputError: it cannot be read, or is not a JSON object.
@@ -26,9 +23,9 @@ def read_object(path: Path, remedy: str = "restore it, or write it again") -> di
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+        raise InputError(f"{path}: not readable as JSON ({error}); {REMEDY}") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: holds {values!r:.60}, expected a JSON object; {remedy}")
+        raise InputError(f"{path}: holds {values!r:.60}, expected a JSON object; {REMEDY}")
     return values
 
 

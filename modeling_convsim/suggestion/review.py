@@ -46,10 +46,8 @@ class Review:
             remedy = "`convsim adapt` creates one, and so does `convsim index` with at least 20 different messages"
             raise InputError(f"{self.folder / REVIEW}: there is no review; {remedy}")
         self.messages = read_review(self.folder / REVIEW)
-        self.ratings: dict[tuple[str, ...], Rating] = {}
-        if (self.folder / RATINGS).is_file():
-            for each in read_ratings(self.folder / RATINGS):
-                self.ratings[each.key] = each
+        ratings = read_ratings(self.folder / RATINGS) if (self.folder / RATINGS).is_file() else []
+        self.ratings = {each.key: each for each in ratings}
 
     def answers(self, held_out: HeldOut) -> list[Answer | None]:
         """The rating of each suggestion for a message; None if it has none yet."""

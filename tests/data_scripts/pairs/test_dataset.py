@@ -20,6 +20,7 @@ import pytest
 from data_scripts.__main__ import main
 from data_scripts.loading import load_pairs
 from data_scripts.pairs import dataset as output
+from data_scripts.pairs import engines
 from data_scripts.pairs.dataset import join_parts, write_pairs, write_part
 from data_scripts.pairs.options import PairOptions, add_filter_arguments, add_output_arguments
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
@@ -92,7 +93,7 @@ def test_the_random_split_is_the_hash_of_both_texts_of_a_pair(tmp_path):
 
 @pytest.mark.parametrize("batch", [7, 100_000])
 def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    monkeypatch.setattr(engines, "BATCH_ROWS", batch)
     pairs = draw_pairs(1_000)
     pairs += pairs[:50]
     report = written(tmp_path / "out", pairs)
@@ -105,7 +106,7 @@ def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_p
 
 
 def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "BATCH_ROWS", 10)
+    monkeypatch.setattr(engines, "BATCH_ROWS", 10)
     monkeypatch.setattr(output, "SHARD_ROWS", 40)
     report = written(tmp_path / "out", draw_pairs(500))
     train = sorted((tmp_path / "out").glob("train-*"))
@@ -131,7 +132,7 @@ def test_repeated_responses_are_capped_ignoring_case_and_punctuation(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_personal_data_are_masked_in_each_earlier_turn(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    monkeypatch.setattr(engines, "BATCH_ROWS", batch)
     pairs = [
         ("one", "two", "t1", "s"),
         ("two", "three", "t1", "s", "write to a@b.cd", "so"),
@@ -146,7 +147,7 @@ def test_personal_data_are_masked_in_each_earlier_turn(tmp_path, monkeypatch, ba
 
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_a_pair_that_occurs_twice_in_a_thread_is_written_with_its_first_context(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    monkeypatch.setattr(engines, "BATCH_ROWS", batch)
     pairs = [("one", "two", "t1", "s", *turns) for turns in (["b"], ["a", "b"], ["a"], ["a"])]
     report = written(tmp_path / "out", pairs)
     assert [pair for part in rows(tmp_path / "out").values() for pair in part] == [("one", "two", "t1", "s", "a")]
@@ -155,7 +156,7 @@ def test_a_pair_that_occurs_twice_in_a_thread_is_written_with_its_first_context(
 
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_threads_sources_and_names_of_files_are_masked_and_splits_stay(tmp_path, monkeypatch, batch, capsys):
-    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    monkeypatch.setattr(engines, "BATCH_ROWS", batch)
     threads = [f"jane.doe{number}@example.org" for number in range(40)]
     pairs = [(f"input {n}", f"response {m}", f"{thread}", f"Chat with Bob/{n % 3}")
              for n, thread in enumerate(threads) for m in range(2)]  # fmt: skip

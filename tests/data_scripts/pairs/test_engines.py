@@ -30,4 +30,4 @@ def test_a_notebook_without_widgets_needs_no_progress_of_duckdb(tmp_path: Path, 
     monkeypatch.setattr(ibis.duckdb, "connect", open_in_notebook)
     with connect(tmp_path) as database:
         table = database.create_table("rows", pa.table({"a": [1, 2]}))
-        assert [batch["a"].to_pylist() for batch in stream_rows(table, "reading", 10)] == [[1, 2]]
+        assert [batch["a"].to_pylist() for batch in stream_rows(table)] == [[1, 2]]

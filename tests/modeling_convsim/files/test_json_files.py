@@ -17,8 +17,8 @@ from modeling_convsim.files.json_files import read_object
 def test_a_file_without_an_object_is_named_with_the_remedy(tmp_path, content, message):
     if content is not None:
         (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(InputError, match=f"a.json: .*{message}.*; make it again"):
-        read_object(tmp_path / "a.json", "make it again")
+    with pytest.raises(InputError, match=f"a.json: .*{message}.*; restore it, or write it again"):
+        read_object(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("files", [7, None, [1], {"a": 1}])
