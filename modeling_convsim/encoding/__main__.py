@@ -15,7 +15,7 @@ from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_
 from modeling_convsim.files.command_line import (
     ArgumentParser,
     add_output_argument,
-    refuse_existing_file,
+    check_output_file,
     run_stoppable,
 )
 from modeling_convsim.files.errors import InputError
@@ -53,10 +53,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         )
     if options.output.suffix not in (".npy", ".parquet"):
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
-    if not options.output.parent.is_dir():
-        parser.error(f"--output {options.output}: there is no folder {options.output.parent}; create it first")
     try:
-        refuse_existing_file("--output", options.output, options.overwrite, [options.file])
+        check_output_file(options.output, options.overwrite, [options.file])
     except InputError as error:
         parser.error(str(error))
     return options

@@ -38,7 +38,8 @@ class ArgumentParser(argparse.ArgumentParser):
         """Parses a whole command line; exits with a suggestion at the first word that it does not know."""
         words = list(sys.argv[1:] if args is None else args)
         words = words[: words.index("--")] if "--" in words else words
-        options, known = [with_underscores(word) for word in words if re.match("--[^ ]+$", word)], _options(self)
+        options = [with_underscores(word) for word in words if re.match("--[^ ]+$", word)]
+        known = [option for action in self._actions for option in action.option_strings]
         # Unknown options are reported first: a misspelled required option is not missing.
         unknown = [option for option in options if option.split("=")[0] not in known]
         if not unknown:
@@ -175,18 +176,20 @@ def disk_path(text: str) -> Path:
     return Path(text)
 
 
-def refuse_existing_file(option: str, output: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
-    """Refuse an output file that would replace an input, or, without `--overwrite`, any file.
+def check_output_file(output: Path, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse an output file without a folder, one that would replace an input, or, without `--overwrite`, any file.
 
     Raises:
-        InputError: the message names the option.
+        InputError: the message names the option `--output`.
     """
+    if not output.parent.is_dir():
+        raise InputError(f"--output {output}: there is no folder {output.parent}; create it first")
     if not output.exists():
         return
     if any(Path(name).exists() and output.samefile(name) for name in inputs):
-        raise InputError(f"{option} {output}: is also the input; name another file")
+        raise InputError(f"--output {output}: is also the input; name another file")
     if not overwrite:
-        raise InputError(f"{option} {output}: exists; name another file, or replace it with --overwrite")
+        raise InputError(f"--output {output}: exists; name another file, or replace it with --overwrite")
 
 
 def add_output_argument(parser: Any, help: str, **options: Any) -> None:
@@ -216,16 +219,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message that names the known name most similar to `name`; empty if none is similar."""
     matches = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{matches[0]}'?" if matches else ""
-
-
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """All options of a parser and of its subcommands."""
-    options: list[str] = []
-    for action in parser._actions:
-        options += action.option_strings
-        if isinstance(action, argparse._SubParsersAction):
-            options += [option for command in action.choices.values() for option in _options(command)]
-    return options
 
 
 def end_with_parent() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
+from data_scripts.loading import load_pairs
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import find_folder
 from modeling_convsim.files.errors import InputError
@@ -28,7 +29,6 @@ from trainer.adapt.comparison import ADAPTED, compare, describe_outcome, format_
 from trainer.adapt.language import describe_mismatch, find_language
 from trainer.adapt.replies import README_START, build_index, format_examples, summarize, write_readme
 from trainer.adapt.suggestions import suggest_held_out
-from trainer.data.datasets import load_evaluation_data
 from trainer.evaluation.results import update_results, write_results
 from trainer.publish.upload import write_run_card
 from trainer.runs import KIND, Run
@@ -81,9 +81,10 @@ def adapt_to_chats(
     datasets.disable_progress_bars()  # reading the pairs takes a moment
     options = replace(options, overwrite=True, repliers=options.repliers or [])  # without names: the side that answers
     report = prepare_conversations(files, options, output / "pairs", show=False)
-    settings.language = _check_language(str(settings.initialize_from), output / "pairs") or settings.language
+    pairs = datasets.concatenate_datasets(list(load_pairs(str(output / "pairs")).values()))
+    settings.language = _check_language(str(settings.initialize_from), pairs) or settings.language
     if report["pairs"]["written"] < FEWEST_PAIRS:
-        return _suggest_with_base(output, settings, report)
+        return _suggest_with_base(output, settings, report, pairs)
     peers = load_peer(peer)
     adapted = adapt(settings, _own_base(settings), ratings)
     estimator = Estimator(adapted.judge, adapted.pairs["train"]["response"][:])
@@ -128,11 +129,11 @@ def _own_base(settings: Settings) -> str | None:
     return None
 
 
-def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any]) -> dict[str, Any]:
+def _suggest_with_base(
+    output: Path, settings: Settings, report: dict[str, Any], pairs: datasets.Dataset
+) -> dict[str, Any]:
     """Build the index of the replies with the unchanged base, and print how much more adapting needs."""
     Run(output).delete()  # otherwise, its model would remain beside the index
-    splits = load_evaluation_data({"pairs": str(output / "pairs")})["pairs"]
-    pairs = datasets.concatenate_datasets(list(splits.values()))
     index = ReplyIndex.build(_save_base(settings), pairs["response"][:], pairs["input"][:])
     review_pairs(index)
     index.save(output / "replies")
@@ -149,10 +150,9 @@ def _suggest_with_base(output: Path, settings: Settings, report: dict[str, Any])
     return results
 
 
-def _check_language(base: str, pairs: Path) -> list[str]:
+def _check_language(base: str, pairs: datasets.Dataset) -> list[str]:
     """The language of the pairs if it is detected, else the languages of the base; warns if they do not match."""
-    splits = load_evaluation_data({"pairs": str(pairs)})["pairs"]
-    language = find_language(datasets.concatenate_datasets(list(splits.values())))
+    language = find_language(pairs)
     known = backbone.languages() if (backbone := find_backbone(base)) else load_initial_config(base).language
     if warning := describe_mismatch(language, known, base):
         print(f"warning: {warning}", file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.public_datasets import how_to_build
-from modeling_convsim.files.command_line import ArgumentParser, disk_path, refuse_existing_file, run_stoppable
+from modeling_convsim.files.command_line import ArgumentParser, check_output_file, disk_path, run_stoppable
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.json_files import read_object
 from trainer.evaluation.baselines import BASELINES
@@ -115,12 +115,10 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
 def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
         raise InputError(f"--baselines: none of --tasks is a ranking task; add one of {_rankings()}")
-    if args.output and not args.output.parent.is_dir():
-        raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
         raise InputError(f"--output {args.output}: contains the results of a run, which would be lost; use --update")
     if args.output:
-        refuse_existing_file("--output", args.output, args.overwrite)
+        check_output_file(args.output, args.overwrite)
     if SAMPLE in args.tasks and args.data is None:
         raise InputError(f"task {SAMPLE}: set --data FOLDER to the output folder of `convsim data sample -o FOLDER`")
 

@@ -183,7 +183,6 @@ def initialize_embeddings(
     tasks: dict[str, Task],
     data: RunData,
     tokenizer: PreTrainedTokenizerFast,
-    show_progress: bool,
 ) -> None:
     """Initialize the word embeddings and token weights of a new encoder as `word_vectors` and `token_weights` specify.
 
@@ -198,9 +197,7 @@ def initialize_embeddings(
             column
             for name, texts in training_text_columns(data).items()
             if name.startswith("texts/")
-            for column in token_columns(
-                data.training[name], texts, tokenizer, cache_dir, settings.max_tokens, show_progress
-            ).values()
+            for column in token_columns(data.training[name], texts, tokenizer, cache_dir, settings.max_tokens).values()
         ]
         unknown = tokenizer.unk_token_id
         vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes, unknown)
@@ -232,7 +229,6 @@ def _given_word_vectors(
     settings: Settings, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, vocab_size: int, width: int
 ) -> np.ndarray:
     """Return the vectors (vocab_size, width) of a file or a model; zeros for tokens without one."""
-
     source = settings.word_vectors
     if is_sentence_transformer(source):
         # Embedding all tokens takes minutes.

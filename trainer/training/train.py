@@ -172,7 +172,7 @@ def initialize_model(
     model = build_model(settings, tokenizer)
     if context.accelerator.is_main_process and not settings.resume:  # then the checkpoint has the weights
         if not settings.initialize_from:
-            initialize_embeddings(settings, model, tasks, data, tokenizer, show_progress=True)
+            initialize_embeddings(settings, model, tasks, data, tokenizer)
             initialize_lexical_channel(model, tasks)
         elif find_backbone(settings.initialize_from):
             initialize_lexical_channel(model, tasks, tokenizer.all_special_ids)

@@ -127,7 +127,7 @@ def initialized(model_type: str, tmp_path, monkeypatch, **options):
     tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
     model = build_model(settings, tokenizer)
     tasks = build_tasks(settings, data, tokenizer, show_progress=False)
-    initialize_embeddings(settings, model, tasks, data, tokenizer, show_progress=False)
+    initialize_embeddings(settings, model, tasks, data, tokenizer)
     return model, tokenizer.get_vocab()
 
 
