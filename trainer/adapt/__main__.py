@@ -17,7 +17,7 @@ import sys
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.chats.logs import open_logs
-from modeling_convsim.files.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import storage_argument
 
@@ -32,9 +32,7 @@ def build_parser() -> ArgumentParser:
     )
     add_reading_arguments(parser)
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o", "--output", type=storage_argument, required=True, metavar="FOLDER", help="folder of the run"
-    )
+    add_output_argument(group, "folder of the run", type=storage_argument)
     group.add_argument("--overwrite", action="store_true", help="replace an earlier run")
     group.add_argument("--license", metavar="ID", help="license of the model for its card")
     group = parser.add_argument_group("model")

@@ -90,15 +90,12 @@ def write_readme(folder: Path, results: dict[str, Any], lines: list[str]) -> Non
         _plot_curve(from_json(Curve, suggestions["curve"]), folder / "curve.png")
         text += ["", f"Probability against score, fitted to {suggestions['messages']:,} held-out messages:", ""]
         text += ["![Probability against score](curve.png)"]
-    text += [
-        "",
-        "Adaptation of the model, and its gain over the base:",
-        "",
-        "```",
-        format_table(results["adaptation"]),
-        "```",
-    ]
-    text += ["", "Pairs from the logs:", "", "```", format_report(report), "```"]
+    tables = {
+        "Adaptation of the model, and its gain over the base:": format_table(results["adaptation"]),
+        "Pairs from the logs:": format_report(report),
+    }
+    for title, table in tables.items():
+        text += ["", title, "", "```", table, "```"]
     write_text(folder / "README.md", "\n".join(text) + "\n")
 
 

@@ -9,7 +9,7 @@ its config. If the vectors of the export differ from the model's, nothing is wri
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 
-from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable
+from modeling_convsim.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 
 
 def build_parser() -> ArgumentParser:
@@ -18,9 +18,7 @@ def build_parser() -> ArgumentParser:
         prog="python -m trainer.export", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model or run, or a Hub id")
-    parser.add_argument(
-        "-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="new folder for the export"
-    )
+    add_output_argument(parser, "new folder for the export")
     return parser
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from modeling_convsim.files.command_line import ArgumentParser, disk_path, run_stoppable, whole_number
+from modeling_convsim.files.command_line import ArgumentParser, add_output_argument, run_stoppable, whole_number
 from modeling_convsim.files.errors import InputError
 from modeling_convsim.files.storage import check_own_text
 
@@ -35,7 +35,7 @@ def build_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m trainer.report", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="folder for the report")
+    add_output_argument(parser, "folder for the report")
     parser.add_argument(
         "--plan", type=Path, required=True, metavar="FILE", help="YAML file of runs, such as trainer/report/small.yaml"
     )

@@ -55,7 +55,6 @@ def build_tasks(
     Raises:
         InputError: a dataset lacks what a task needs.
     """
-
     prompts = initial_prompts(settings)
 
     def tokenize(rows: Dataset, columns: list[str]) -> dict[str, TokenColumn]:
