@@ -92,11 +92,6 @@ def applies(requirement: Requirement, extra: str = "") -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def applicable(requirements: list[str]) -> set[str]:
-    """The names of the requirements that apply to this Python without extras."""
-    return {one.name for one in map(Requirement, requirements) if applies(one)}
-
-
 def imported_packages(folder: Path, when_imported: bool = False) -> set[str]:
     """The top-level packages that a package's modules import, without the standard library and the package itself.
 
@@ -121,7 +116,8 @@ def with_requirements(names: set[str]) -> set[str]:
     while todo:
         name = todo.pop()
         done.add(name)
-        todo |= applicable(importlib.metadata.requires(name) or []) - done
+        requirements = map(Requirement, importlib.metadata.requires(name) or [])
+        todo |= {one.name for one in requirements if applies(one)} - done
     return done
 
 

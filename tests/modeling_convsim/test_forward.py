@@ -13,7 +13,6 @@ from modeling_convsim.modeling_layouts import SentenceGroup
 from tests.modeling_convsim.tiny_models import SENTENCES, build, build_part, pack, pad, part_inputs, save
 
 ATTENTION = ["transformer", "transformer_residual", "pretrained"]
-BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 
 
 def test_features_of_an_earlier_pass_are_ignored(model: ConvSimPreTrainedModel, part: str) -> None:
@@ -103,7 +102,7 @@ def test_options_of_the_config_are_applied(kind, tmp_path):
     torch.testing.assert_close(vectors, pooled(model, pack(SENTENCES)), rtol=0, atol=1e-6)
 
 
-@BATCHES
+@pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 def test_bfloat16_embeddings_are_close_to_float32_and_gradients_finite(kind, batch):
     model, expected = build(kind).bfloat16(), pooled(build(kind), batch)
     vectors = pooled(model, batch)

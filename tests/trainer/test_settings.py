@@ -24,7 +24,6 @@ from trainer.settings import (
 from trainer.tasks import TASKS
 
 BASE = "pairs: [here]\ntasks: {response_prediction: 1}\n"
-EVERY_PRESET = pytest.mark.parametrize("path", sorted(PRESETS.glob("*.yaml")), ids=lambda path: path.stem)
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_a_wrong_setting_is_named(preset, text, words, message):
         parse_settings([preset(BASE + text), *words])
 
 
-@EVERY_PRESET
+@pytest.mark.parametrize("path", sorted(PRESETS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_written_out_settings_of_a_preset_are_a_preset(path, preset):
     settings = parse_settings([str(path)])
     assert settings.max_steps or settings.epochs or settings.adapt

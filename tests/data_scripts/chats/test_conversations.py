@@ -426,9 +426,6 @@ EARLIER = {
 }
 
 
-LINKS = [("1", "", "x"), ("2", "1", "x"), ("3", "2", "x"), ("4", "3", "y"), ("5", "4", "y"), ("6", "5", "y")]
-
-
 @pytest.mark.parametrize("turns", [0, 3])
 def test_the_context_of_a_pair_is_the_turns_of_its_thread_that_its_input_follows(tmp_path, turns):
     """Ben writes twice in a row and edits a message, Ann deletes one, and Dan answers the first message."""
@@ -438,8 +435,9 @@ def test_the_context_of_a_pair_is_the_turns_of_its_thread_that_its_input_follows
         for key, parent, speaker, text in MESSAGES
     ]
     chat = json_lines(tmp_path / "result.json", {"name": "us", "type": "group", "id": 1, "messages": messages})
-    rows = [f"{key}\t{parent}\t{name}\ttext {key}" for key, parent, name in LINKS]
-    links = write_tsv(tmp_path / "links.tsv", "id\tparent\tthread\ttext", *rows)
+    rows = [("1", "", "x"), ("2", "1", "x"), ("3", "2", "x"), ("4", "3", "y"), ("5", "4", "y"), ("6", "5", "y")]
+    lines = [f"{key}\t{parent}\t{name}\ttext {key}" for key, parent, name in rows]
+    links = write_tsv(tmp_path / "links.tsv", "id\tparent\tthread\ttext", *lines)
     assert run(chat, links, "-o", tmp_path / "out", "--context", turns) == 0
     found = {row["response"]: row["context"] for row in read(tmp_path / "out")}
     linked = {"text 2": [], "text 3": ["text 1"], "text 4": [], "text 5": [], "text 6": ["text 4"]}

@@ -13,10 +13,6 @@ RUSSIAN = "input;response\nЗдравствуйте, где мой заказ?;�
 JAPANESE = "input;response\n注文した商品はいつ届きますか;明日届く予定です\n"
 
 
-def pairs_of(text: str) -> list[Pair]:
-    return [Pair(*line.split(";"), None, "c") for line in text.splitlines()[1:]]
-
-
 @pytest.mark.parametrize(
     ("text", "encoding", "detected"),
     [
@@ -34,7 +30,7 @@ def pairs_of(text: str) -> list[Pair]:
 @pytest.mark.parametrize("name", ["c.txt", "c.csv.gz"])
 def test_texts_in_any_encoding_are_read_and_the_encoding_is_noted(tmp_path, text, encoding, detected, name):
     pairs, log = read_items(tmp_path / name, text.encode(encoding))
-    assert pairs == pairs_of(text)
+    assert pairs == [Pair(*line.split(";"), None, "c") for line in text.splitlines()[1:]]
     assert log.detected == {"delimiter": "semicolon"} | ({"encoding": detected} if detected else {})
 
 

@@ -74,13 +74,11 @@ def test_real_sets_have_the_papers_names_and_every_scored_pair(
     assert len(inputs) == 19 and sum(path.read_bytes().count(b"\n") for path in inputs) == 16_858
 
 
-SOURCES_2016 = "Red barn\tA barn\tplaces\ttrees\nOld oak\tA tree\tx\ty\nHot tea\tA drink\tx\ty\n"
-
-
 def test_the_files_of_2016_are_named_by_year_and_have_more_columns(tmp_path: Path) -> None:
     folder = tmp_path / "2016-test"
     folder.mkdir()
-    (folder / "STS2016.input.plagiarism.txt").write_text(SOURCES_2016)
+    pairs = "Red barn\tA barn\tplaces\ttrees\nOld oak\tA tree\tx\ty\nHot tea\tA drink\tx\ty\n"
+    (folder / "STS2016.input.plagiarism.txt").write_text(pairs)
     (folder / "STS2016.gs.plagiarism.txt").write_text("4\n\n1\n")
     rows = load_sts_sets(str(tmp_path))["2016"]["plagiarism"].to_list()
     assert rows == [

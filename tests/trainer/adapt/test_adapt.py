@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import DatasetDict, load_dataset
 
+from data_scripts.loading import load_pairs
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.ratings import RATINGS, Rating, add_rating, read_ratings
@@ -51,10 +51,6 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
     return words
 
 
-def read_pairs(run: Path) -> DatasetDict:
-    return load_dataset("parquet", data_dir=str(run / "pairs"))
-
-
 def rating(message: str, reply: str, answer: str = "send", **more: Any) -> str:
     return json.dumps({"message": message, "reply": reply, "rating": answer, **more}) + "\n"
 
@@ -85,7 +81,7 @@ def test_chats_become_a_run_that_can_be_moved_and_ratings_are_trained_on(options
     index = ReplyIndex.load(run)
     assert index.encoder.digest() == Encoder.from_pretrained(run / "model").digest()
     assert results["adaptation"]["lexical_share"] == index.encoder.model.config.lexical_share
-    splits, suggestions = read_pairs(run), results["chats"]["suggestions"]
+    splits, suggestions = load_pairs(str(run / "pairs")), results["chats"]["suggestions"]
     known = {each["input"]: each["response"] for name, rows in splits.items() if name != "test" for each in rows}
     assert {known[each.message] for each in index.review} == {each.reply for each in index.review} != {""}
     assert held_out / 3 < len(index.review) == suggestions["messages"] < 2 * held_out / 3  # the others choose weights

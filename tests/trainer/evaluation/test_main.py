@@ -105,13 +105,11 @@ def test_mistakes_get_one_line_and_exit_code_2(data, tmp_path, monkeypatch, caps
     assert message in refused(capsys, data, *argv)
 
 
-@pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
-def test_a_damaged_file_to_update_is_refused_before_any_work(data, tmp_path, capsys, content):
+def test_a_damaged_file_to_update_is_refused_before_any_work(data, tmp_path, capsys):
     file = tmp_path / "results.json"
-    file.write_text(content, encoding="utf-16" if content == "\ufffe" else "utf-8")
-    before = file.read_bytes()
+    file.write_text("{ no JSON")
     assert "results.json: " in refused(capsys, data, "--tasks", "cqa", "--update", str(file))
-    assert file.read_bytes() == before
+    assert file.read_text() == "{ no JSON"
 
 
 def test_the_sample_alone_is_evaluated_and_added_to_the_runs_results(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from modeling_convsim.files.errors import InputError
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from tests.modeling_convsim.tiny_models import build
-from tests.trainer.conftest import RESULTS, SETTINGS
+from tests.trainer.conftest import RESULTS, SETTINGS, refusal
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
 from trainer.publish import upload as publish_upload
@@ -171,14 +171,6 @@ def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer,
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
-    """The one line that a refused command prints."""
-    assert publish_command.main([str(argument) for argument in arguments]) == 2
-    error = capsys.readouterr().err.splitlines()
-    assert len([line for line in error if line.startswith("error: ")]) == 1
-    return error[-1]
-
-
 def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_run: Path, capsys):
     newer = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.5}}
     (dan_run / "results.json").write_text(json.dumps(newer))
@@ -213,7 +205,7 @@ def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_
     assert uploaded == {"me/x": 'from_pretrained("me/x")'} and (flat / "README.md").read_text() == card
     (flat / "results.json").unlink()
     assert "is not the folder of a finished run or model: results.json is missing" in refusal(
-        capsys, flat, "--hub_model_id", "me/x"
+        capsys, publish_command.main, flat, "--hub_model_id", "me/x"
     )
 
 
@@ -434,7 +426,8 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
 
 
 def test_a_page_without_an_index_is_refused(tmp_path: Path, capsys):
-    message = refusal(capsys, "--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page")
+    words = ["--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page"]
+    message = refusal(capsys, publish_command.main, *words)
     assert f"--index: {tmp_path} holds no index.json" in message
     assert "`convsim index`" in message
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from modeling_convsim.files.errors import InputError
+from tests.trainer.report.folders import write_run
 from trainer.report import plan as module
 from trainer.report.plan import PlannedRun, read_plan, run_plan
 from trainer.report.word2vec import build_parser, settings_of
@@ -60,13 +61,13 @@ def unfinished(runs: list[PlannedRun]) -> list[str]:
 
 
 def finish(folder: Path, plan: list[PlannedRun]) -> None:
-    """Write the files that the first training run of a plan writes."""
+    """Write the files that a run of a plan writes."""
     (run,) = [run for run in plan if run.folder == folder]
-    arguments = parse_settings(run.command[1 : run.command.index("--resume")])
-    (folder / "model").mkdir(parents=True)
-    (folder / "model" / "config.json").write_text("{}")
-    (folder / "results.json").write_text("{}")
-    (folder / "config.yaml").write_text(yaml.safe_dump(asdict(arguments)))
+    if run.method:
+        settings = settings_of(build_parser().parse_args(run.command[2:]))
+    else:
+        settings = asdict(parse_settings(run.command[1 : run.command.index("--resume")]))
+    write_run(folder, settings=settings)
 
 
 def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path) -> None:
@@ -142,7 +143,6 @@ def test_a_run_records_the_tokens_that_its_encoder_reads_by_default(tmp_path: Pa
 
 def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "runs/vectors"
-    folder.mkdir(parents=True)
     entry: dict[str, Any] = {
         "embed": "cbow",
         **LABELED,
@@ -150,11 +150,7 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
     }
     (run,) = read(tmp_path, vectors=entry)
     assert run.command[:3] == ["-m", "trainer.report.word2vec", "cbow"] and run.method == "cbow"
-    settings = settings_of(build_parser().parse_args(run.command[2:]))
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    (folder / "results.json").write_text("{}")
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text("{}")
+    finish(folder, [run])
     assert unfinished(read(tmp_path, vectors=entry)) == []
     for changed, message in (
         ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
